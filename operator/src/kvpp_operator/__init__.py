@@ -1,0 +1,1 @@
+"""The KVPP operator: one KVPPDeployment in, validated vLLM Ascend pods out."""
