@@ -1,0 +1,1 @@
+"""The custom resource as its user sees it."""

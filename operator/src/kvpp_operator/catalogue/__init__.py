@@ -1,0 +1,1 @@
+"""Facts about models and chips, each with its source."""

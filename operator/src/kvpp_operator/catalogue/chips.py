@@ -1,0 +1,93 @@
+"""The chips we know: resource names, NPUs per node, legal counts, image suffix, mounts, environment.
+
+Source: reference "vLLM Ascend on real Kubernetes" sections 0, 1.1, 1.2, 2.1, 2.5 with the corrections of launch facts 11.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvpp_operator.api.model import ChipName, InterconnectName
+
+CacheType = Literal["int8", "fp8"]
+
+
+@dataclass(frozen=True)
+class HostMount:
+    """One host path, mounted read-only at the same path in the pod."""
+
+    name: str
+    path: str
+    type: Literal["File", "Directory", ""]
+    """The hostPath type; "" for what exists on some hosts only, so that a pod starts without it."""
+
+
+HCCN = HostMount("hccn-conf", "/etc/hccn.conf", "File")
+INSTALL_INFO = HostMount("ascend-install-info", "/etc/ascend_install.info", "")
+HCCN_TOOL = HostMount("hccn-tool", "/usr/local/Ascend/driver/tools/hccn_tool", "")
+VERSION_INFO = HostMount("driver-version", "/usr/local/Ascend/driver/version.info", "")
+DRIVER_TREE = (
+    HostMount("ascend-driver", "/usr/local/Ascend/driver", "Directory"),
+    HostMount("dcmi", "/usr/local/dcmi", "Directory"),
+    HostMount("npu-smi", "/usr/local/bin/npu-smi", "File"),
+)
+UB_FILES = (
+    HostMount("hixlep", "/etc/hixlep", ""),
+    HostMount("route-conf", "/lib/route.conf", ""),
+    HostMount("hccl-rootinfo", "/etc/hccl_rootinfo.json", ""),
+)
+
+
+@dataclass(frozen=True)
+class Chip:
+    name: ChipName
+    product: str
+    resource_name: str
+    """The extended resource of the MindCluster device plugin."""
+    devices_per_node: int
+    image_suffix: str
+    interconnect: InterconnectName
+    cache_type: CacheType
+    """Data type that C8 means on this chip (facts 7.2)."""
+    even_devices: bool
+    """A part of a node is one NPU or an even number of them."""
+    small_files: tuple[HostMount, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    source: str = ""
+
+
+COMMON_ENV = {
+    "PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True",
+    "HCCL_OP_EXPANSION_MODE": "AIV",
+    "OMP_PROC_BIND": "false",
+}
+A_FILES = (INSTALL_INFO, HCCN_TOOL, VERSION_INFO)
+KUBERNETES_PAGE = "reference: vLLM Ascend on real Kubernetes, section 0 and 2"
+
+CHIPS = (
+    Chip("A2", "Atlas A2 (910B)", "huawei.com/Ascend910", 8, "", "RoCE", "int8", even_devices=False, small_files=A_FILES,
+         env=COMMON_ENV, source=KUBERNETES_PAGE),
+    Chip("A3", "Atlas A3 (910C)", "huawei.com/Ascend910", 16, "-a3", "HCCS", "int8", even_devices=True, small_files=A_FILES,
+         env=COMMON_ENV, source=KUBERNETES_PAGE),
+    Chip("950DT", "Ascend 950DT", "huawei.com/npu", 8, "-a5", "UB", "fp8", even_devices=False,
+         small_files=(*A_FILES, *UB_FILES), env=COMMON_ENV, source=KUBERNETES_PAGE),
+    Chip("950PR", "Ascend 950PR", "huawei.com/npu", 8, "-a5", "UB", "fp8", even_devices=False,
+         small_files=(*A_FILES, *UB_FILES), env=COMMON_ENV, source=f"{KUBERNETES_PAGE}; image suffix as 950DT"),
+)  # fmt: skip
+BY_NAME = {chip.name: chip for chip in CHIPS}
+
+TRANSFER_ENV: dict[tuple[str, InterconnectName], dict[str, str]] = {
+    ("A2", "RoCE"): {"HCCL_INTRA_ROCE_ENABLE": "1"},
+    ("A2", "HCCS"): {},
+    ("A3", "RoCE"): {"HCCL_INTRA_ROCE_ENABLE": "1"},
+    ("A3", "HCCS"): {"ACL_OP_INIT_MODE": "1", "ASCEND_ENABLE_USE_FABRIC_MEM": "1"},
+    ("950DT", "UB"): {"ASCEND_LOCAL_COMM_RES": '{"version":"1.3"}'},
+    ("950DT", "UBoE"): {"ASCEND_GLOBAL_RESOURCE_CONFIG": '{"comm_resource_config.protocol_desc":["uboe:device"]}'},
+    ("950PR", "UB"): {"ASCEND_LOCAL_COMM_RES": '{"version":"1.3"}'},
+    ("950PR", "UBoE"): {"ASCEND_GLOBAL_RESOURCE_CONFIG": '{"comm_resource_config.protocol_desc":["uboe:device"]}'},
+}
+"""Environment for KV transfer and pools by chip and interconnect (facts 4.3, Ascend env by hardware)."""
+
+HUGE_PAGES: dict[tuple[str, InterconnectName], str] = {("A2", "RoCE"): "64Gi", ("A3", "RoCE"): "64Gi"}
+"""`hugepages-2Mi` of a pod with a Mooncake or memcache pool over RoCE; UB and HCCS need none (facts 11.1)."""

@@ -1,0 +1,170 @@
+"""What a rule is: one validation fact with its source, and how it is asked.
+
+A rule yields places and facts; it never raises, words anything, does I/O or knows another rule. Its words stand once, in
+the decorator, and come out the same in admission, the CLI, status, events and the docs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from kvpp_operator import versions
+from kvpp_operator.resolve import Resolved
+from kvpp_operator.world import World
+
+Severity = Literal["error", "warning"]
+Evidence = Literal["parser", "check", "guide"]
+"""Who refuses: the engine's argument parser, its start-up code, or only a guide (ours included)."""
+Validation = Literal["never", "ci", "seed"]
+"""How far the matter is validated on hardware: never, by the engine's own CI, by the seed guide's measurements."""
+
+
+@dataclass(frozen=True)
+class Set:
+    """Put a value at a path."""
+
+    path: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"set {self.path} to {plain(self.value)}"
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Take a field or list entry away."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return f"remove {self.path}"
+
+
+Edit = Set | Remove
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Where a rule found something, what stands there, and the smallest edit that removes it."""
+
+    path: str
+    value: Any = None
+    fix: tuple[Edit, ...] = ()
+    words: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule's verdict on a spec."""
+
+    rule: str
+    severity: Severity
+    path: str
+    value: Any
+    message: str
+    source: str
+    fix: str
+    validation: Validation
+    edits: tuple[Edit, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "rule": self.rule, "severity": self.severity, "path": self.path, "value": self.value, "message": self.message,
+            "source": self.source, "fix": self.fix, "validation": self.validation,
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message} Fix: {self.fix}. [{self.rule}]"
+
+
+@dataclass(frozen=True)
+class Cel:
+    """The same verdict as the API server can give it: true means fine. `self` is the spec."""
+
+    expression: str
+    field_path: str
+    """Below spec, as the CRD's fieldPath wants it: `.prefill.graphMode`."""
+
+
+Check = Callable[[Resolved, World], Iterator[Fact]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    id: str
+    severity: Severity
+    evidence: Evidence
+    source: str
+    message: str
+    fix: str
+    """Words for the fix; the edits of a fact are named where there are some."""
+    check: Check
+    title: str
+    validation: Validation = "never"
+    since: str = versions.FIRST.name
+    until: str = versions.LATEST.name
+    """The last release that this rule holds for; with `since` the span of releases that refuse."""
+    cel: tuple[Cel, ...] = ()
+
+    def holds_for(self, release: versions.Release) -> bool:
+        return versions.BY_NAME[self.since] <= release <= versions.BY_NAME[self.until]
+
+    @property
+    def is_gate(self) -> bool:
+        """A version gate: later releases accept what this rule refuses."""
+        return self.until != versions.LATEST.name
+
+    @property
+    def first_version(self) -> str:
+        """The first release that accepts."""
+        return versions.RELEASES[versions.BY_NAME[self.until].age + 1].name if self.is_gate else ""
+
+    def findings(self, resolved: Resolved, world: World) -> Iterator[Finding]:
+        if self.holds_for(resolved.release):
+            for fact in self.check(resolved, world):
+                yield self.finding(fact, release=resolved.release.name)
+
+    def finding(self, fact: Fact, *, release: str = "") -> Finding:
+        words = {"release": release, "first": self.first_version, "value": plain(fact.value), **fact.words}
+        advice = self.fix.format(**words)
+        return Finding(
+            rule=self.id,
+            severity=self.severity,
+            path=fact.path,
+            value=fact.value,
+            message=self.message.format(**words),
+            source=self.source,
+            fix="; ".join([*map(str, fact.fix), *([advice] if advice else [])]),
+            validation=self.validation,
+            edits=fact.fix,
+        )
+
+
+def rule(id: str, **words: Any) -> Callable[[Check], Rule]:  # noqa: A002 - a rule's id is called id everywhere
+    """Make the decorated check a rule; its docstring's first line is the title."""
+
+    def build(check: Check) -> Rule:
+        title = (check.__doc__ or "").strip().partition("\n")[0].rstrip(".")
+        return Rule(id=id, check=check, title=title, **words)
+
+    return build
+
+
+def plain(value: Any) -> str:
+    """A value as a user would write it in YAML, on one line."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "nothing"}[value]
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(plain, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {plain(item)}' for key, item in value.items())}}}"
+    return str(value)
+
+
+def sort_key(finding: Finding) -> tuple[Any, ...]:
+    """Order of a document's findings: by path (numbers as numbers), errors first, then by rule."""
+    parts = [(int(p), "") if p.isdigit() else (-1, p) for p in re.split(r"[.\[\]]+", finding.path) if p]
+    return (parts, finding.severity, finding.rule)

@@ -1,0 +1,21 @@
+"""Frozen facts that were read: what the rules and the planner may know beside the spec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvpp_operator.manifest import Key, Manifest
+
+
+@dataclass(frozen=True)
+class World:
+    """An empty one is the offline world of the CLI: nothing runs, no port is claimed."""
+
+    owned: Mapping[Key, Manifest] = field(default_factory=dict)
+    """Live objects that this deployment controls."""
+    pods: tuple[Manifest, ...] = ()
+    """Live pods of its engines, in reduced form."""
+
+
+OFFLINE = World()
