@@ -1,0 +1,211 @@
+"""Make the cluster hold what we wish: apply what differs, in order, then delete what we own and no longer wish.
+
+Nothing is written that is as we wished; nothing is touched that somebody else controls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from enum import Enum, auto
+from http import HTTPStatus
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from kvpp_operator import names
+from kvpp_operator.cluster.client import Conflict
+from kvpp_operator.cluster.transport import ClusterError
+from kvpp_operator.manifest import (
+    KIND,
+    KIND_OF,
+    KINDS,
+    Key,
+    Manifest,
+    Owner,
+    apply_order,
+    controller_of,
+    key_of,
+    satisfied,
+    wish_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable
+
+    from kvpp_operator.cluster.cache import Cache
+    from kvpp_operator.cluster.client import Cluster
+
+
+class Failure(NamedTuple):
+    """An object that the API server refused, in the server's own words."""
+
+    key: Key
+    message: str
+    transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What one round of apply and prune came to."""
+
+    applied: tuple[Key, ...] = ()
+    unchanged: int = 0
+    pruned: tuple[Key, ...] = ()
+    foreign: tuple[Key, ...] = ()  # exist, and somebody else controls them: left alone
+    waiting: tuple[Key, ...] = ()  # on their way out, ours or a predecessor's of the same name: an event will tell
+    failed: tuple[Failure, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that is wished is in place."""
+        return not (self.foreign or self.waiting or self.failed)
+
+
+class Verdict(Enum):
+    APPLIED = auto()
+    UNCHANGED = auto()
+    PRUNED = auto()
+    FOREIGN = auto()
+    WAITING = auto()
+    FAILED = auto()
+
+
+class Outcome(NamedTuple):
+    verdict: Verdict
+    key: Key
+    failure: Failure | None = None
+
+
+async def apply(
+    cluster: Cluster, cache: Cache, owner: Owner, wished: Iterable[Manifest], *, prune: bool = True
+) -> Applied:
+    """Apply stamped manifests, then delete whatever else `owner` controls, if all that is wished is in place.
+
+    One object's failure stops no other.  What is in the way is named, and keeps the old objects running.
+    Raises `ClusterError` only if the API server cannot be reached: that is no object's fault.
+    """
+    ordered = sorted(wished, key=apply_order)
+    outcomes: list[Outcome] = []
+    for _, rank in groupby(ordered, key=lambda manifest: apply_order(manifest)[0]):
+        outcomes += await _together(_guarded(key_of(wish), _apply(cluster, cache, owner, wish)) for wish in rank)
+    applied = _summary(outcomes)
+    if not (prune and applied.is_complete):
+        return applied
+    return _summary([*outcomes, *await _prune(cluster, cache, owner, {key_of(wish) for wish in ordered})])
+
+
+async def prune(cluster: Cluster, cache: Cache, owner: Owner, keep: Iterable[Key]) -> Applied:
+    """Delete everything that `owner` controls, but for the keys given."""
+    return _summary(await _prune(cluster, cache, owner, set(keep)))
+
+
+async def apply_status(cluster: Cluster, cache: Cache, body: Manifest, status: Manifest) -> bool:
+    """Write a deployment's status if it differs from the one in `body`; tells whether it did."""
+    if (body.get("status") or {}) == status:
+        return False
+    cache.put(await cluster.apply_status(body, status))
+    return True
+
+
+async def _apply(cluster: Cluster, cache: Cache, owner: Owner, wish: Manifest) -> Outcome:
+    key = key_of(wish)
+    live = cache.get(key)
+    if live is None:  # unknown: absent, or without our label, or younger than the last event
+        live = await cluster.get(key)
+    if live is None:
+        return await _create(cluster, cache, wish)
+    standing = _standing(live, owner)
+    if standing is not None:
+        return Outcome(standing, key)
+    if wish_of(live) == wish_of(wish) and satisfied(wish, live):
+        cache.put(live)
+        return Outcome(Verdict.UNCHANGED, key)
+    # With the uid, the server refuses if another object has taken the name since.
+    precise = {**wish, "metadata": {**wish["metadata"], "uid": live["metadata"]["uid"]}}
+    try:
+        cache.put(await cluster.apply(precise))
+    except ClusterError as error:
+        if error.status == HTTPStatus.CONFLICT:
+            return Outcome(Verdict.WAITING, key)
+        raise
+    return Outcome(Verdict.APPLIED, key)
+
+
+async def _create(cluster: Cluster, cache: Cache, wish: Manifest) -> Outcome:
+    """Create by apply, without force: should somebody have been faster, their fields refuse ours."""
+    try:
+        cache.put(await cluster.apply(wish, force=False))
+    except ClusterError as error:
+        if error.status == HTTPStatus.CONFLICT:
+            return Outcome(Verdict.FOREIGN, key_of(wish))
+        raise
+    return Outcome(Verdict.APPLIED, key_of(wish))
+
+
+async def _prune(cluster: Cluster, cache: Cache, owner: Owner, keep: set[Key]) -> list[Outcome]:
+    surplus = [
+        live
+        for live in cache.owned(owner.key)
+        if key_of(live) not in keep
+        and KIND_OF[live["apiVersion"], live["kind"]] in KINDS
+        and _standing(live, owner) is None
+    ]
+    surplus.sort(key=apply_order, reverse=True)
+    outcomes: list[Outcome] = []
+    for _, rank in groupby(surplus, key=lambda manifest: apply_order(manifest)[0]):
+        outcomes += await _together(_guarded(key_of(live), _delete(cluster, cache, live)) for live in rank)
+    return outcomes
+
+
+async def _delete(cluster: Cluster, cache: Cache, live: Manifest) -> Outcome:
+    key, meta = key_of(live), live["metadata"]
+    refused = await cluster.delete(key, uid=meta["uid"], resource_version=meta["resourceVersion"])
+    if isinstance(refused, Conflict):  # it changed since we looked, so an event is on its way
+        return Outcome(Verdict.WAITING, key)
+    cache.drop(key, uid=meta["uid"], resource_version=meta["resourceVersion"])
+    return Outcome(Verdict.PRUNED, key)
+
+
+def _standing(live: Manifest, owner: Owner) -> Verdict | None:
+    """Tell why an object may not be touched; `None` if it is ours to change."""
+    controller = controller_of(live)
+    if controller is None or controller["kind"] != KIND or not controller["apiVersion"].startswith(f"{names.DOMAIN}/"):
+        return Verdict.FOREIGN
+    if controller["uid"] != owner.uid:
+        return Verdict.WAITING if controller["name"] == owner.key.name else Verdict.FOREIGN
+    return Verdict.WAITING if live["metadata"].get("deletionTimestamp") else None
+
+
+async def _together(work: Iterable[Awaitable[Outcome]]) -> list[Outcome]:
+    """Wait for all, so that no write is under way when the first error is raised."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    outcomes = [result for result in results if isinstance(result, Outcome)]
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return outcomes
+
+
+async def _guarded(key: Key, work: Awaitable[Outcome]) -> Outcome:
+    try:
+        return await work
+    except ClusterError as error:
+        if error.status == 0:
+            raise
+        return Outcome(Verdict.FAILED, key, Failure(key, error.message, error.transient))
+
+
+def _summary(outcomes: Iterable[Outcome]) -> Applied:
+    every = list(outcomes)
+
+    def keys(verdict: Verdict) -> tuple[Key, ...]:
+        return tuple(o.key for o in every if o.verdict is verdict)
+
+    return Applied(
+        applied=keys(Verdict.APPLIED),
+        unchanged=len(keys(Verdict.UNCHANGED)),
+        pruned=keys(Verdict.PRUNED),
+        foreign=keys(Verdict.FOREIGN),
+        waiting=keys(Verdict.WAITING),
+        failed=tuple(outcome.failure for outcome in every if outcome.failure is not None),
+    )
