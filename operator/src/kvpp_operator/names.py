@@ -12,6 +12,8 @@ DEPLOYMENT = f"{DOMAIN}/deployment"
 ROLE = f"{DOMAIN}/role"
 ENGINE = f"{DOMAIN}/engine"
 REVISION = f"{DOMAIN}/revision"
+HEAD = f"{DOMAIN}/head"
+"""On pods: "true" on the one that serves an engine's API; Services select it."""
 
 CONTAINER = "vllm"
 """The engine's container; podTemplate merges by this name."""

@@ -1,0 +1,1 @@
+"""The `kvpp` command line: reads files, prints, exits."""

@@ -1,0 +1,125 @@
+"""The commands. Imports stand inside them where they cost time: `kvpp validate` must start like a small tool."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from kvpp_operator.cli.judging import Batch
+
+app = typer.Typer(
+    name="kvpp",
+    help="Validated vLLM Ascend deployments with KV pipeline parallelism.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Files = Annotated[list[str], typer.Argument(metavar="FILE|DIR|-…", help="Files, folders or - for stdin.")]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="The operator's configuration, as in its ConfigMap.")
+]
+
+
+class ReportFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+
+
+class ManifestFormat(StrEnum):
+    YAML = "yaml"
+    JSON = "json"
+
+
+class TextFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command()
+def validate(
+    files: Files,
+    output: Annotated[ReportFormat, typer.Option("-o", "--output", help="Form of the report.")] = ReportFormat.TEXT,
+    config: ConfigFile = None,
+) -> None:
+    """Judge every document: 0 nothing worse than warnings, 1 errors, 2 unreadable input."""
+    from kvpp_operator.cli import judging, reports
+
+    batch = judging.judge_files(files, config)
+    sys.stdout.write(reports.FORMATS[output](batch))
+    raise typer.Exit(batch.exit_code)
+
+
+@app.command()
+def render(
+    files: Files,
+    output: Annotated[ManifestFormat, typer.Option("-o", "--output", help="Form of the manifests.")] = ManifestFormat.YAML,
+    config: ConfigFile = None,
+    live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
+) -> None:
+    """Print the objects that the operator would apply; refused specs print their findings and nothing else."""
+    from kvpp_operator.cli import judging, manifests
+
+    batch = accepted_or_exit(judging.judge_files(files, config, live=live))
+    sys.stdout.write(manifests.FORMATS[output](batch))
+
+
+@app.command()
+def commands(
+    files: Files,
+    output: Annotated[TextFormat, typer.Option("-o", "--output", help="text: ready to paste; json: one object a line.")] = TextFormat.TEXT,
+    config: ConfigFile = None,
+    live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
+) -> None:
+    """Print the `vllm serve` command of every engine process."""
+    import json
+
+    from kvpp_operator.cli import judging
+    from kvpp_operator.render.commands import commands as commands_of
+
+    batch = accepted_or_exit(judging.judge_files(files, config, live=live))
+    for plan in batch.plans:
+        for command in commands_of(plan):
+            line = json.dumps(command.to_json(), ensure_ascii=False) if output is TextFormat.JSON else command.to_shell()
+            sys.stdout.write(f"{line}\n")
+
+
+@app.command()
+def crd() -> None:
+    """Print the CustomResourceDefinitions."""
+    from kvpp_operator.cli import manifests
+    from kvpp_operator.crd import definitions
+
+    sys.stdout.write(manifests.to_yaml(definitions()))
+
+
+@app.command()
+def run(
+    config: ConfigFile = None,
+    namespace: Annotated[list[str] | None, typer.Option("--namespace", "-n", help="Serve only these; default: the configuration's, else all.")] = None,
+    listen: Annotated[str, typer.Option(help="Address of /healthz, /readyz and /metrics.")] = "0.0.0.0:8080",  # noqa: S104 - probes come from outside the pod
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Deployments reconciled at once.")] = 8,
+) -> None:
+    """Run the operator against the cluster of KUBECONFIG or the pod's own."""
+    from kvpp_operator.cli import judging
+    from kvpp_operator.controller.main import run_operator
+
+    configuration = judging.configuration_from(config)
+    raise typer.Exit(run_operator(configuration, namespaces=tuple(namespace or configuration.watch_namespaces), listen=listen, workers=workers))
+
+
+def accepted_or_exit(batch: Batch) -> Batch:
+    """Refused or unreadable input: findings on stderr, nothing on stdout."""
+    from kvpp_operator.cli import reports
+
+    if batch.exit_code:
+        sys.stderr.write(reports.to_text(batch, stream=sys.stderr))
+        raise typer.Exit(batch.exit_code)
+    return batch

@@ -1,0 +1,86 @@
+"""Files → judged documents and plans, all planned together as one cluster."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from kvpp_operator.cli.documents import Document, Unreadable, read
+from kvpp_operator.configuration import Configuration
+from kvpp_operator.pipeline import Planned, plan_together
+from kvpp_operator.plan.model import Plan
+from kvpp_operator.rules import Judgement
+
+
+@dataclass(frozen=True)
+class Judged:
+    document: Document
+    planned: Planned
+
+    @property
+    def judgement(self) -> Judgement:
+        return self.planned.judgement
+
+
+@dataclass(frozen=True)
+class Batch:
+    judged: tuple[Judged, ...]
+    skipped: tuple[Document, ...]
+    unreadable: tuple[Unreadable, ...]
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return tuple(one.planned.plan for one in self.judged if one.planned.plan is not None)
+
+    @property
+    def exit_code(self) -> int:
+        if self.unreadable:
+            return 2
+        return 0 if all(one.judgement.accepted for one in self.judged) else 1
+
+
+def judge_files(files: Iterable[str], config: Path | None, *, live: bool = False) -> Batch:
+    configuration = configuration_from(config)
+    found = list(read(files))
+    documents = [item for item in found if isinstance(item, Document)]
+    ours = [document for document in documents if document.is_deployment]
+    planned = plan_together([document.body for document in ours], configuration, **live_world(live))
+    return Batch(
+        judged=tuple(Judged(document, one) for document, one in zip(ours, planned, strict=True)),
+        skipped=tuple(document for document in documents if not document.is_deployment),
+        unreadable=tuple(item for item in found if isinstance(item, Unreadable)),
+    )
+
+
+def configuration_from(file: Path | None) -> Configuration:
+    """The operator's configuration; a file that can't be read or is wrong ends the command with 2."""
+    if file is None:
+        return Configuration()
+    bodies = list(read([str(file)]))
+    if any(isinstance(item, Unreadable) for item in bodies) or len(bodies) > 1:
+        usage_error(f"--config {file}: {'; '.join(getattr(item, 'reason', 'more than one document') for item in bodies)}")
+    body = bodies[0].body if bodies and isinstance(bodies[0], Document) else {}
+    try:
+        return Configuration.model_validate(body)
+    except ValidationError as problem:
+        places = "; ".join(f"{'.'.join(map(str, error['loc']))}: {error['msg']}" for error in problem.errors())
+        usage_error(f"--config {file}: {places}")
+
+
+def live_world(live: bool) -> dict[str, object]:  # noqa: FBT001 - a switch of the command line
+    if not live:
+        return {}
+    from kvpp_operator.cli.live import read_world
+
+    return read_world()
+
+
+def usage_error(message: str) -> NoReturn:
+    sys.stderr.write(f"kvpp: {message}\n")
+    raise typer.Exit(2)

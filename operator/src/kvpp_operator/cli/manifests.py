@@ -1,0 +1,40 @@
+"""Manifests → YAML or JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from kvpp_operator.cli.judging import Batch
+from kvpp_operator.manifest import Manifest
+from kvpp_operator.pipeline import wished
+
+
+class Dumper(yaml.SafeDumper):
+    """Block style, no aliases: a person reads it and a diff compares it."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class names it
+        return True
+
+
+def to_yaml(manifests: Iterable[Manifest]) -> str:
+    return yaml.dump_all(manifests, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1_000_000, explicit_start=True)
+
+
+def all_objects(batch: Batch) -> list[Manifest]:
+    return [manifest for plan in batch.plans for manifest in wished(plan)]
+
+
+def as_yaml(batch: Batch) -> str:
+    return to_yaml(all_objects(batch))
+
+
+def as_json(batch: Batch) -> str:
+    listing = {"apiVersion": "v1", "kind": "List", "items": all_objects(batch)}
+    return json.dumps(listing, ensure_ascii=False, indent=2) + "\n"
+
+
+FORMATS = {"yaml": as_yaml, "json": as_json}

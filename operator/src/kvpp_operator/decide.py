@@ -1,0 +1,124 @@
+"""(body, world, configuration) → what should be, and what to say about it. Everything the controller decides, without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kvpp_operator import names
+from kvpp_operator.api.v1alpha1 import ROLES
+from kvpp_operator.configuration import Configuration
+from kvpp_operator.manifest import Manifest
+from kvpp_operator.pipeline import plan_one, wished
+from kvpp_operator.plan.model import EnginePlan, Plan
+from kvpp_operator.render.objects import revision_of
+from kvpp_operator.report.engines import WantedEngine
+from kvpp_operator.report.status import Report
+from kvpp_operator.revision import Revision, from_manifest, newest
+from kvpp_operator.rules import Judgement
+from kvpp_operator.world import World
+
+WORKLOADS = ("Deployment", "LeaderWorkerSet")
+
+
+@dataclass(frozen=True)
+class Decision:
+    wished: tuple[Manifest, ...] | None
+    """None: nothing is applied and nothing pruned; what runs, runs."""
+    wanted: tuple[WantedEngine, ...]
+    report: Report
+    """Complete but for what applying and looking at engines brings."""
+
+
+def decide(body: Mapping[str, Any], world: World, configuration: Configuration) -> Decision:
+    planned = plan_one(body, configuration, world)
+    kept = newest(stored_revisions(world))
+    report = first_report(body, planned.judgement, kept)
+    if planned.plan is None or report.suspended:
+        return Decision(None, surviving(world, kept), report)
+    fresh = revision_of(planned.plan)
+    revision = choose_revision(fresh, world)
+    manifests = wished(planned.plan, revision, uid=body["metadata"].get("uid", ""))
+    return Decision(
+        wished=tuple(manifests),
+        wanted=wanted_engines(planned.plan, manifests),
+        report=replace(
+            report,
+            revision=revision.hash,
+            update_available=fresh.hash if fresh.hash != revision.hash else "",
+            model=planned.plan.roles[0].served_name,
+            rules_version=planned.plan.resolved.release.name,
+            estimate=estimate(planned.plan),
+        ),
+    )
+
+
+def choose_revision(fresh: Revision, world: World) -> Revision:
+    """The kept one while the user's wish is the same; else the fresh one, numbered as the newest (design 4.3)."""
+    kept = newest(stored_revisions(world))
+    if kept is None:
+        return fresh
+    usable = kept.templates.keys() == fresh.templates.keys()
+    if usable and kept.spec_hash == fresh.spec_hash:
+        return kept
+    if kept.hash == fresh.hash:  # the wish was said differently and means the same
+        return kept
+    return replace(fresh, number=kept.number + 1)
+
+
+def stored_revisions(world: World) -> list[Revision]:
+    found = (from_manifest(manifest) for key, manifest in world.owned.items() if key.kind == "ControllerRevision")
+    return [revision for revision in found if revision is not None]
+
+
+def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine, ...]:
+    """Engines in the plan's order with their workloads; `manifests` are sorted otherwise."""
+    workloads = {identity(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
+    return tuple(
+        WantedEngine(workloads[engine.role, str(engine.index)], *block(engine))
+        for engine in plan.engines
+    )
+
+
+def block(engine: EnginePlan) -> tuple[int | None, int | None]:
+    kv = engine.ports.kv
+    return (kv.first, kv.last) if kv else (None, None)
+
+
+def identity(workload: Manifest) -> tuple[str, str]:
+    labels = workload["metadata"]["labels"]
+    return labels[names.ROLE], labels[names.ENGINE]
+
+
+def surviving(world: World, kept: Revision | None) -> tuple[WantedEngine, ...]:
+    """Engines that run although the present spec is refused or suspended."""
+    if kept is None:
+        return ()
+    workloads = [manifest for key, manifest in world.owned.items() if key.kind in WORKLOADS]
+    order = {role: number for number, role in enumerate(ROLES)}
+    labelled = [manifest for manifest in workloads if {names.ROLE, names.ENGINE, names.REVISION} <= manifest["metadata"].get("labels", {}).keys()]
+    labelled.sort(key=lambda m: (order.get(m["metadata"]["labels"][names.ROLE], 9), int(m["metadata"]["labels"][names.ENGINE])))
+    return tuple(WantedEngine(manifest, None, None) for manifest in labelled)
+
+
+def first_report(body: Mapping[str, Any], judgement: Judgement, kept: Revision | None) -> Report:
+    spec = body.get("spec")
+    roles = spec if isinstance(spec, dict) else {}
+    return Report(
+        generation=body["metadata"].get("generation", 0),
+        findings=judgement.findings,
+        wanted=wanted_counts(judgement, roles),
+        revision=kept.hash if kept else "",
+        suspended=judgement.deployment is not None and judgement.deployment.spec.suspend,
+    )
+
+
+def wanted_counts(judgement: Judgement, roles: Mapping[str, Any]) -> dict[str, int]:
+    if judgement.deployment is not None:
+        return {name: role.replicas for name, role in judgement.deployment.spec.roles().items()}
+    return {name: 0 for name in ROLES if isinstance(roles.get(name), dict)}
+
+
+def estimate(plan: Plan) -> dict[str, Any]:
+    return {}

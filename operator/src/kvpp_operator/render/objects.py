@@ -1,0 +1,58 @@
+"""The table of contents of all we own: from a plan, or from what a revision keeps, to manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kvpp_operator import names
+from kvpp_operator.api.v1alpha1 import RoleName
+from kvpp_operator.manifest import Manifest
+from kvpp_operator.plan.model import EnginePlan, EnginePorts, Plan
+from kvpp_operator.render.account import engine_account
+from kvpp_operator.render.service import role_service
+from kvpp_operator.render.template import fill, seal, template_hash
+from kvpp_operator.render.workload import workload
+from kvpp_operator.revision import Revision, spec_hash, to_manifest
+
+
+def revision_of(plan: Plan) -> Revision:
+    """What this plan's engines are made from."""
+    templates = {role.name: seal(workload(plan, role)) for role in plan.roles}
+    return Revision(template_hash(templates), spec_hash(plan.resolved.spec), templates)
+
+
+def objects(plan: Plan, revision: Revision) -> list[Manifest]:
+    """Everything that the deployment owns, unstamped. The engines come from `revision`, which may be older than the plan's own."""
+    name, namespace = plan.resolved.name, plan.resolved.namespace
+    return [
+        engine_account(name, namespace),
+        to_manifest(revision, name, namespace),
+        *(role_service(name, namespace, role.name) for role in plan.roles),
+        *engines(name, namespace, revision, plan.engines),
+    ]
+
+
+def engines(name: str, namespace: str, revision: Revision, planned: Iterable[EnginePlan]) -> list[Manifest]:
+    return [
+        fill(
+            revision.templates[engine.role],
+            deployment=name,
+            namespace=namespace,
+            role=engine.role,
+            index=engine.index,
+            revision=revision.hash,
+            ports=numbers(engine.ports),
+        )
+        for engine in planned
+        if engine.role in revision.templates
+    ]
+
+
+def numbers(ports: EnginePorts) -> dict[str, int]:
+    """Ports by slot name."""
+    found = {"api": ports.api, "torch_master": ports.torch_master}
+    return {**found, "kv": ports.kv.first} if ports.kv else found
+
+
+def engine_name(plan: Plan, revision: Revision, role: RoleName, index: int) -> str:
+    return names.engine(plan.resolved.name, role, index, revision.hash)

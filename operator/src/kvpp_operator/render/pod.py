@@ -1,0 +1,149 @@
+"""A role's engine → the pod of one node rank (reference: "vLLM Ascend on real Kubernetes", sections 2 and 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvpp_operator import names
+from kvpp_operator.catalogue.chips import DRIVER_TREE, HCCN, HostMount
+from kvpp_operator.plan.model import Plan, RolePlan, Volume
+from kvpp_operator.render.argv import argv
+from kvpp_operator.render.environment import environment
+from kvpp_operator.render.merge import merge_pod
+from kvpp_operator.render.tokens import PortRef
+
+PROBE_PERIOD = 10
+GRACE_BEYOND_SHUTDOWN = 30
+"""Workers get 5 s and 4 s after the drain before they are killed (launch facts 10.2)."""
+
+HEADLESS_PROBE = ["sh", "-c", "kill -0 1"]
+
+
+def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
+    """`rank` 0: the head (or only) pod; None: the pods of all other ranks."""
+    template = {
+        "metadata": {"labels": {names.HEAD: "true" if rank == 0 else "false"}},
+        "spec": {
+            "serviceAccountName": names.part(plan.resolved.name, "engine"),
+            "automountServiceAccountToken": False,
+            # A Service called `vllm` would set VLLM_PORT=tcp://… and break the start (vLLM, configuration/env_vars).
+            "enableServiceLinks": False,
+            "terminationGracePeriodSeconds": role.shutdown_seconds + GRACE_BEYOND_SHUTDOWN,
+            **placement(plan, role),
+            "containers": [container(plan, role, rank)],
+            "volumes": [{"name": volume.name, **volume.source} for volume in volumes(role)],
+        },
+    }
+    written = role.resolved.written
+    overrides = [place.pod_template for place in written]
+    if rank is None:
+        overrides += [place.pod_template.get("worker", {}) for place in written]
+    return merge_pod(template, overrides)
+
+
+def placement(plan: Plan, role: RolePlan) -> dict[str, Any]:
+    """Where the pod may run and how its image is pulled; absent where nobody says anything."""
+    configuration, spec = plan.resolved.configuration, plan.resolved.spec
+    settings: dict[str, Any] = {
+        "runtimeClassName": configuration.runtime_class_name,
+        "schedulerName": configuration.scheduler_name,
+        "imagePullSecrets": [{"name": secret.name} for secret in spec.image_pull_secrets],
+        "affinity": apart(plan, role),
+        **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if spec.networking.host_network else {}),
+    }
+    return {key: value for key, value in settings.items() if value}
+
+
+def apart(plan: Plan, role: RolePlan) -> dict[str, Any]:
+    """Prefill and decode of one deployment on one node of the pod network can't transfer KV: status 103900 (vllm-ascend #14506)."""
+    if role.apart_from is None:
+        return {}
+    term = {
+        "labelSelector": {"matchLabels": names.role_selector(plan.resolved.name, role.apart_from)},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def container(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
+    devices = role.resolved.devices_per_pod
+    resource = role.resolved.accelerator.resource_name
+    return {
+        "name": names.CONTAINER,
+        "image": role.image,
+        "imagePullPolicy": role.pull_policy,
+        # No command: the image's entrypoint sources the CANN environment and then executes its arguments (launch facts 11.1).
+        "args": ["vllm", *argv(plan, role, rank)],
+        "env": environment(plan, role),
+        "ports": [{"name": "http", "containerPort": PortRef("api"), "protocol": "TCP"}] if rank == 0 else [],
+        "resources": {"limits": {resource: str(devices)}, "requests": {"cpu": str(role.cpus), resource: str(devices)}},
+        "volumeMounts": [mount(volume) for volume in volumes(role)],
+        **(probes(plan, role) if rank == 0 else headless_probes(role)),
+        **({"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if role.has_transfer else {}),
+        # The first failure's reason reaches the pod's status, and from there ours.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def probes(plan: Plan, role: RolePlan) -> dict[str, Any]:
+    """The server listens only once the model is loaded, so the startup probe has the whole budget; afterwards liveness is
+    patient, because `/health` needs the API loop, which stalls under load."""
+    health = {"httpGet": {"path": "/health", "port": "http"}}
+    # The served model is listed as soon as requests for it are taken; with an API key only /health stays open.
+    served = health if plan.resolved.spec.api_key_secret_ref else {"httpGet": {"path": "/v1/models", "port": "http"}}
+    return {
+        "startupProbe": {**health, **timing(5, -(-role.startup_seconds // PROBE_PERIOD))},
+        "readinessProbe": {**served, **timing(5, 3)},
+        "livenessProbe": {**health, **timing(10, 6)},
+    }
+
+
+def headless_probes(role: RolePlan) -> dict[str, Any]:
+    """A rank above 0 serves no HTTP: its worker processes are looked at instead."""
+    alive = {"exec": {"command": HEADLESS_PROBE}}
+    return {
+        "startupProbe": {**alive, **timing(5, -(-role.startup_seconds // PROBE_PERIOD))},
+        "livenessProbe": {**alive, **timing(10, 6)},
+    }
+
+
+def timing(timeout_seconds: int, failures: int) -> dict[str, Any]:
+    return {"periodSeconds": PROBE_PERIOD, "timeoutSeconds": timeout_seconds, "failureThreshold": failures}
+
+
+def volumes(role: RolePlan) -> list[Volume]:
+    """Shared memory, weights, and the host's small files; a volume used twice stands once."""
+    found = [
+        Volume("shm", {"emptyDir": {"medium": "Memory", "sizeLimit": role.shared_memory}}, "/dev/shm", read_only=False),  # noqa: S108 - a mount point
+        *role.weights.volumes,
+        *(role.draft.volumes if role.draft else ()),
+        *(host_volume(mounted) for mounted in host_mounts(role)),
+    ]
+    return list({volume.name: volume for volume in found}.values())
+
+
+def host_mounts(role: RolePlan) -> tuple[HostMount, ...]:
+    """`/etc/hccn.conf` always with KV transfer: without it answers are silently wrong (vllm-ascend #7711). The driver tree
+    only where the container runtime does not bring it."""
+    accelerator = role.resolved.accelerator
+    if accelerator.driver_mounts == "Host":
+        return (*((HCCN,) if role.has_transfer else ()), *outside_driver(accelerator.chip.small_files), *DRIVER_TREE)
+    return (*((HCCN,) if role.has_transfer else ()), *accelerator.chip.small_files)
+
+
+def outside_driver(files: tuple[HostMount, ...]) -> tuple[HostMount, ...]:
+    return tuple(file for file in files if not file.path.startswith("/usr/local/Ascend/driver/"))
+
+
+def host_volume(mounted: HostMount) -> Volume:
+    source: dict[str, Any] = {"hostPath": {"path": mounted.path, "type": mounted.type}}
+    return Volume(mounted.name, source, mounted.path)
+
+
+def mount(volume: Volume) -> dict[str, Any]:
+    return {
+        "name": volume.name,
+        "mountPath": volume.mount_path,
+        **({"readOnly": True} if volume.read_only else {}),
+        **({"subPath": volume.sub_path} if volume.sub_path else {}),
+    }

@@ -1,0 +1,1 @@
+"""(findings, what was applied, what lives, previous status, now) → status. Pure; `now` is an argument."""

@@ -1,0 +1,70 @@
+"""Every reason a condition can have, with one sentence each and what to do: the runbook is generated from here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ACCEPTED, PORTS, APPLIED, AVAILABLE, READY, RECONCILING, STALLED = (
+    "Accepted",
+    "PortsAllocated",
+    "Applied",
+    "Available",
+    "Ready",
+    "Reconciling",
+    "Stalled",
+)
+CONDITIONS = (ACCEPTED, PORTS, APPLIED, AVAILABLE, READY, RECONCILING, STALLED)
+
+
+@dataclass(frozen=True)
+class Reason:
+    name: str
+    condition: str
+    status: str
+    meaning: str
+    remedy: str
+    warning: bool = False
+    """Whether the transition's event is a Warning."""
+
+
+def good(condition: str, name: str, meaning: str) -> Reason:
+    return Reason(name, condition, "True", meaning, "Nothing to do.")
+
+
+REASONS = (
+    good(ACCEPTED, "Accepted", "The spec passed every rule; findings holds the warnings, if any."),
+    Reason("Invalid", ACCEPTED, "False", "The spec breaks a rule. What ran before goes on running.",
+           "Read status.findings: each names the field, the source and the smallest fix. `kvpp explain RULE` says more.", warning=True),
+    good(PORTS, "PodNetwork", "Engines have addresses of their own: one fixed kv block per role, no claim is needed."),
+    good(PORTS, "Claimed", "Every port that an engine binds on a host is claimed in the cluster's port ledger."),
+    Reason("NotPlanned", PORTS, "Unknown", "The spec is not accepted, so no ports were planned.", "Fix the spec first."),
+    Reason("PortsUnavailable", PORTS, "False", "The window has no room for the blocks that are needed, or a pin collides.",
+           "The message says what is free, what is needed and who holds most: widen the window, move the pin, or scale down.",
+           warning=True),
+    good(APPLIED, "Applied", "Every object is as wished."),
+    Reason("NotApplied", APPLIED, "Unknown", "The spec is not accepted, so nothing was applied for it.", "Fix the spec first."),
+    Reason("ForeignObject", APPLIED, "False", "An object of a name that we need exists and belongs to somebody else; it was left alone.",
+           "Delete or rename the object that the message names, or give the deployment another name.", warning=True),
+    Reason("Refused", APPLIED, "False", "The API server refused an object: quota, admission policy, rights or validation.",
+           "The message holds the server's own words.", warning=True),
+    Reason("Retrying", APPLIED, "False", "The API server could not be reached or was too busy; it is tried again.",
+           "Look at the API server if it stays."),
+    good(AVAILABLE, "Available", "At least one prefill and one decode engine, or one unified engine, of one revision is ready."),
+    Reason("NoEngineReady", AVAILABLE, "False", "No prefill and decode pair, or no unified engine, is ready yet.",
+           "Look at status.engines for what each engine waits for."),
+    good(READY, "Ready", "Every engine that is wanted is ready, on the revision of the present spec."),
+    Reason("EnginesNotReady", READY, "False", "Some engines that are wanted are not ready.",
+           "Look at status.engines: each entry has the scheduler's, kubelet's or engine's own reason."),
+    Reason("SpecNotAccepted", READY, "False", "The present spec is refused, so what runs is an earlier one or nothing.",
+           "Read status.findings and fix the spec."),
+    Reason("ObjectsNotApplied", READY, "False", "Not every object could be applied.", "Read condition Applied."),
+    Reason("NoEnginesWanted", READY, "True", "Every role has replicas 0.", "Nothing to do."),
+    Reason("Progressing", RECONCILING, "True", "Engines are being started, replaced or stopped.", "Wait; status.engines shows how far."),
+    Reason("Settled", RECONCILING, "False", "Nothing is under way.", "Nothing to do."),
+    Reason("Suspended", RECONCILING, "False", "spec.suspend is true: nothing is changed, what runs, runs.",
+           "Set spec.suspend to false to go on."),
+    Reason("Healthy", STALLED, "False", "Nothing needs a person.", "Nothing to do."),
+    Reason("NeedsChange", STALLED, "True", "It will not go on by itself: the spec, a foreign object or a refusal needs a person.",
+           "Read conditions Accepted, PortsAllocated and Applied: the one that is False says what to change.", warning=True),
+)  # fmt: skip
+BY_NAME = {(reason.condition, reason.name): reason for reason in REASONS}

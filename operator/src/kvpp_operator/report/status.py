@@ -1,0 +1,156 @@
+"""The status subresource: conditions, findings, roles, engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kvpp_operator.report import reasons
+from kvpp_operator.report.engines import EngineState
+from kvpp_operator.rules.base import Finding
+
+FINDINGS_LIMIT, ENGINES_LIMIT, MESSAGE_LIMIT = 64, 128, 4096
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What applying came to."""
+
+    reason: str = "Applied"
+    """Applied, NotApplied, ForeignObject, Refused or Retrying."""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything that status is made from."""
+
+    generation: int
+    findings: Sequence[Finding]
+    wanted: Mapping[str, int]
+    """Role → engines wanted."""
+    engines: Sequence[EngineState] = ()
+    outcome: Outcome = Outcome()
+    ports: Outcome = Outcome("PodNetwork")
+    revision: str = ""
+    update_available: str = ""
+    suspended: bool = False
+    model: str = ""
+    rules_version: str = ""
+    estimate: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    @property
+    def accepted(self) -> bool:
+        return not self.errors
+
+
+def status(report: Report, previous: Mapping[str, Any], now: str) -> dict[str, Any]:
+    """`now` is RFC 3339; a condition's transition time moves only when its status moves."""
+    before = {condition["type"]: condition for condition in previous.get("conditions", []) if "type" in condition}
+    found = {
+        "observedGeneration": report.generation,
+        "conditions": [condition(report, kind, reason, message, before, now) for kind, reason, message in verdicts(report)],
+        "findings": [short_finding(finding) for finding in report.findings[:FINDINGS_LIMIT]],
+        "revision": report.revision,
+        "updateAvailable": report.update_available,
+        "model": report.model,
+        "roles": {role: counts(report, role) for role in report.wanted},
+        "engines": [engine.to_json() for engine in report.engines[:ENGINES_LIMIT]],
+        "engineCount": len(report.engines),
+        "capacity": {"estimate": dict(report.estimate)} if report.estimate else {},
+        "rules": {"version": report.rules_version} if report.rules_version else {},
+    }
+    return {key: value for key, value in found.items() if value not in ("", {}, [], None)}
+
+
+def condition(
+    report: Report, kind: str, reason: str, message: str, before: Mapping[str, Any], now: str
+) -> dict[str, Any]:
+    known = reasons.BY_NAME[kind, reason]
+    last = before.get(kind, {})
+    return {
+        "type": kind,
+        "status": known.status,
+        "reason": reason,
+        "message": (message or known.meaning)[:MESSAGE_LIMIT],
+        "observedGeneration": report.generation,
+        "lastTransitionTime": last.get("lastTransitionTime", now) if last.get("status") == known.status else now,
+    }
+
+
+def verdicts(report: Report) -> Iterable[tuple[str, str, str]]:
+    """(condition, reason, message) for every condition, in their fixed order."""
+    yield reasons.ACCEPTED, *accepted(report)
+    yield reasons.PORTS, *((report.ports.reason, report.ports.message) if report.accepted else ("NotPlanned", ""))
+    yield reasons.APPLIED, *((report.outcome.reason, report.outcome.message) if report.accepted else ("NotApplied", ""))
+    yield reasons.AVAILABLE, *(("Available", "") if is_available(report) else ("NoEngineReady", ""))
+    yield reasons.READY, *ready(report)
+    yield reasons.RECONCILING, *reconciling(report)
+    stuck = not report.suspended and (needs_person(report))
+    yield reasons.STALLED, *(("NeedsChange", first_trouble(report)) if stuck else ("Healthy", ""))
+
+
+def accepted(report: Report) -> tuple[str, str]:
+    if report.accepted:
+        warnings = len(report.findings)
+        return "Accepted", "" if not warnings else f"Accepted with {warnings} warning{'s' * (warnings > 1)}; see findings."
+    return "Invalid", " ".join(str(finding) for finding in report.errors)
+
+
+def is_available(report: Report) -> bool:
+    """One revision has a ready engine in every role that serves."""
+    roles = {engine.role for engine in report.engines}
+    ready_in = {(engine.revision, engine.role) for engine in report.engines if engine.ready}
+    return bool(roles) and any(all((revision, role) in ready_in for role in roles) for revision, _ in ready_in)
+
+
+def ready(report: Report) -> tuple[str, str]:
+    if not report.accepted:
+        return "SpecNotAccepted", ""
+    if not report.suspended and (report.outcome.reason != "Applied" or report.ports.reason == "PortsUnavailable"):
+        return "ObjectsNotApplied", report.outcome.message or report.ports.message
+    if not any(report.wanted.values()):
+        return "NoEnginesWanted", ""
+    waiting = [engine for engine in report.engines if not engine.ready]
+    if not waiting and len(report.engines) >= sum(report.wanted.values()):
+        return "Ready", ""
+    first = f" First: {waiting[0].role} {waiting[0].index}: {waiting[0].reason}." if waiting else ""
+    return "EnginesNotReady", f"{len(waiting)} of {len(report.engines)} engines are not ready.{first}"
+
+
+def reconciling(report: Report) -> tuple[str, str]:
+    if report.suspended:
+        return "Suspended", ""
+    if needs_person(report) or ready(report)[0] in ("Ready", "NoEnginesWanted"):
+        return "Settled", ""
+    return "Progressing", ready(report)[1]
+
+
+def needs_person(report: Report) -> bool:
+    return not report.accepted or report.ports.reason == "PortsUnavailable" or report.outcome.reason in ("ForeignObject", "Refused")
+
+
+def first_trouble(report: Report) -> str:
+    if not report.accepted:
+        return str(report.errors[0])
+    return report.ports.message if report.ports.reason == "PortsUnavailable" else report.outcome.message
+
+
+def counts(report: Report, role: str) -> dict[str, Any]:
+    mine = [engine for engine in report.engines if engine.role == role]
+    up = sum(engine.ready for engine in mine)
+    updated = sum(engine.revision == report.revision for engine in mine)
+    return {"wanted": report.wanted[role], "ready": up, "updated": updated, "summary": f"{up}/{report.wanted[role]}"}
+
+
+def short_finding(finding: Finding) -> dict[str, Any]:
+    """Values may be of any size and shape; status shows the start as text."""
+    shown = finding.to_json()
+    value = shown.pop("value")
+    text = value if isinstance(value, str) else "" if value is None else repr(value)
+    return {key: str(item)[:2048] for key, item in shown.items()} | {"value": text[:256]}
