@@ -100,10 +100,16 @@ async def prune(cluster: Cluster, cache: Cache, owner: Owner, keep: Iterable[Key
 
 
 async def apply_status(cluster: Cluster, cache: Cache, body: Manifest, status: Manifest) -> bool:
-    """Write a deployment's status if it differs from the one in `body`; tells whether it did."""
+    """Write a deployment's status if it differs from the one in `body`.
+
+    `False` if the deployment has changed since `body` was read: an event is on its way, and the next look decides.
+    """
     if (body.get("status") or {}) == status:
+        return True
+    written = await cluster.apply_status(body, status)
+    if isinstance(written, Conflict):
         return False
-    cache.put(await cluster.apply_status(body, status))
+    cache.put(written)
     return True
 
 

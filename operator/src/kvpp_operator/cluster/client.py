@@ -94,24 +94,28 @@ class Cluster:
             "PATCH", kind_of(key), path_of(key), manifest, query, content=APPLY_PATCH, verb="APPLY"
         )
 
-    async def apply_status(self, body: Manifest, status: Manifest) -> Manifest:
-        """Make `status` the status of `body`, whose uid must still be that of the live object.
+    async def apply_status(self, body: Manifest, status: Manifest) -> Manifest | Conflict:
+        """Make `status` the status of the live object, if it is still the one in `body`: same resourceVersion.
 
         By server-side apply, not by merge patch: what we stop saying goes away without a list of nulls,
-        and keyed lists (conditions) merge with those of others.
+        and keyed lists (conditions) merge with those of others.  The status endpoint of a custom resource
+        does not look at a uid, so only the version keeps a predecessor's status from its successor.
         """
         key, meta = key_of(body), body["metadata"]
         wanted = {
             "apiVersion": key.api_version,
             "kind": key.kind,
-            "metadata": {"name": key.name, "namespace": key.namespace, "uid": meta["uid"]},
+            "metadata": {"name": key.name, "namespace": key.namespace, "resourceVersion": meta["resourceVersion"]},
             "status": status,
         }
         query = {"fieldManager": names.FIELD_MANAGER, "force": "true"}
         path = f"{path_of(key)}/status"
-        return await self._transport.call(
-            "PATCH", kind_of(key), path, wanted, query, content=APPLY_PATCH, verb="APPLY_STATUS"
-        )
+        try:
+            return await self._transport.call(
+                "PATCH", kind_of(key), path, wanted, query, content=APPLY_PATCH, verb="APPLY_STATUS"
+            )
+        except ClusterError as error:
+            return _conflict(key, error)
 
     async def create(self, manifest: Manifest) -> Manifest | Conflict:
         """Create an object that must not exist yet."""
