@@ -15,27 +15,32 @@ CacheType = Literal["int8", "fp8"]
 
 @dataclass(frozen=True)
 class HostMount:
-    """One host path, mounted read-only at the same path in the pod."""
+    """One host path, mounted read-only at the same path in the pod.
+
+    The type is always checked: without a check a container runtime makes a missing file on the host, as a folder.
+    """
 
     name: str
     path: str
-    type: Literal["File", "Directory", ""]
-    """The hostPath type; "" for what exists on some hosts only, so that a pod starts without it."""
+    type: Literal["File", "Directory"]
+    transfer: bool = False
+    """Only engines that hand KV over need it."""
 
 
-HCCN = HostMount("hccn-conf", "/etc/hccn.conf", "File")
-INSTALL_INFO = HostMount("ascend-install-info", "/etc/ascend_install.info", "")
-HCCN_TOOL = HostMount("hccn-tool", "/usr/local/Ascend/driver/tools/hccn_tool", "")
-VERSION_INFO = HostMount("driver-version", "/usr/local/Ascend/driver/version.info", "")
+HCCN = HostMount("hccn-conf", "/etc/hccn.conf", "File", transfer=True)
+HCCN_TOOL = HostMount("hccn-tool", "/usr/local/Ascend/driver/tools/hccn_tool", "File", transfer=True)
+INSTALL_INFO = HostMount("ascend-install-info", "/etc/ascend_install.info", "File")
+VERSION_INFO = HostMount("driver-version", "/usr/local/Ascend/driver/version.info", "File")
+DRIVER = "/usr/local/Ascend/driver"
 DRIVER_TREE = (
-    HostMount("ascend-driver", "/usr/local/Ascend/driver", "Directory"),
+    HostMount("ascend-driver", DRIVER, "Directory"),
     HostMount("dcmi", "/usr/local/dcmi", "Directory"),
     HostMount("npu-smi", "/usr/local/bin/npu-smi", "File"),
 )
 UB_FILES = (
-    HostMount("hixlep", "/etc/hixlep", ""),
-    HostMount("route-conf", "/lib/route.conf", ""),
-    HostMount("hccl-rootinfo", "/etc/hccl_rootinfo.json", ""),
+    HostMount("hixlep", "/etc/hixlep", "Directory", transfer=True),
+    HostMount("route-conf", "/lib/route.conf", "File", transfer=True),
+    HostMount("hccl-rootinfo", "/etc/hccl_rootinfo.json", "File", transfer=True),
 )
 
 
@@ -62,7 +67,7 @@ COMMON_ENV = {
     "HCCL_OP_EXPANSION_MODE": "AIV",
     "OMP_PROC_BIND": "false",
 }
-A_FILES = (INSTALL_INFO, HCCN_TOOL, VERSION_INFO)
+A_FILES = (INSTALL_INFO, VERSION_INFO, HCCN, HCCN_TOOL)
 KUBERNETES_PAGE = "reference: vLLM Ascend on real Kubernetes, section 0 and 2"
 
 CHIPS = (

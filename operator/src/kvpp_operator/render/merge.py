@@ -35,8 +35,8 @@ VOLUME_NAME = "name"
 def merge_pod(template: dict[str, Any], overrides: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """`overrides`: `{metadata: {labels, annotations}, spec}` fragments, the general first. Ours stays where nobody speaks."""
     for override in overrides:
-        fragment = {key: override[key] for key in ("metadata", "spec") if override.get(key)}
-        template = merge(template, fragment)
+        metadata = {key: value for key, value in override.get("metadata", {}).items() if value}
+        template = merge(template, {key: value for key, value in (("metadata", metadata), ("spec", override.get("spec"))) if value})
     return template
 
 

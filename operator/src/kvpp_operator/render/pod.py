@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kvpp_operator import names
-from kvpp_operator.catalogue.chips import DRIVER_TREE, HCCN, HostMount
+from kvpp_operator.catalogue.chips import DRIVER, DRIVER_TREE, HostMount
 from kvpp_operator.plan.model import Plan, RolePlan, Volume
 from kvpp_operator.render.argv import argv
 from kvpp_operator.render.environment import environment
@@ -122,17 +122,13 @@ def volumes(role: RolePlan) -> list[Volume]:
     return list({volume.name: volume for volume in found}.values())
 
 
-def host_mounts(role: RolePlan) -> tuple[HostMount, ...]:
+def host_mounts(role: RolePlan) -> list[HostMount]:
     """`/etc/hccn.conf` always with KV transfer: without it answers are silently wrong (vllm-ascend #7711). The driver tree
-    only where the container runtime does not bring it."""
-    accelerator = role.resolved.accelerator
-    if accelerator.driver_mounts == "Host":
-        return (*((HCCN,) if role.has_transfer else ()), *outside_driver(accelerator.chip.small_files), *DRIVER_TREE)
-    return (*((HCCN,) if role.has_transfer else ()), *accelerator.chip.small_files)
-
-
-def outside_driver(files: tuple[HostMount, ...]) -> tuple[HostMount, ...]:
-    return tuple(file for file in files if not file.path.startswith("/usr/local/Ascend/driver/"))
+    only where the container runtime does not bring it; it then holds the driver's small files too."""
+    files = [file for file in role.resolved.accelerator.chip.small_files if role.has_transfer or not file.transfer]
+    if role.resolved.accelerator.driver_mounts != "Host":
+        return files
+    return [*(file for file in files if not file.path.startswith(f"{DRIVER}/")), *DRIVER_TREE]
 
 
 def host_volume(mounted: HostMount) -> Volume:

@@ -1,0 +1,33 @@
+"""`python -m kvpp_operator.docs [--check]`: write the generated files, or say which are stale."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kvpp_operator.docs.pages import PAGES
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def stale() -> list[str]:
+    """Generated files whose content differs from what the code says now."""
+    return [path for path, page in PAGES.items() if not (file := ROOT / path).is_file() or file.read_text("utf-8") != page()]
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        old = stale()
+        for path in old:
+            sys.stderr.write(f"{path} is stale: run `make generate`\n")
+        return 1 if old else 0
+    for path in stale():
+        file = ROOT / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(PAGES[path](), "utf-8")
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
