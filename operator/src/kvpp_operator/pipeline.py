@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvpp_operator import names
-from kvpp_operator.api.v1alpha1 import RoleName
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.ledger.window import kv_window
+from kvpp_operator.ledger.pods import NoRoom, RoleBlock, pod_network_blocks
 from kvpp_operator.manifest import DeploymentKey, Manifest, Owner, apply_order, stamp
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.planner import plan, pod_network_ports
-from kvpp_operator.ports import PortRange, kv_block_length
+from kvpp_operator.ports import PortRange
 from kvpp_operator.render.objects import objects, revision_of
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.revision import Revision
@@ -43,30 +42,15 @@ def plan_one(document: Any, configuration: Configuration, world: World = OFFLINE
 
 def plan_on_pod_network(resolved: Resolved) -> Plan:
     """No claims: addresses differ, so every role has one fixed block."""
-    return plan(resolved, pod_network_ports(resolved, kv_blocks(resolved)))
+    blocks = kv_blocks(resolved)
+    assert not isinstance(blocks, NoRoom)  # rule PORT001
+    return plan(resolved, pod_network_ports(resolved, blocks))
 
 
-def kv_blocks(resolved: Resolved) -> dict[RoleName, PortRange]:
+def kv_blocks(resolved: Resolved) -> dict[str, PortRange] | NoRoom:
     """Block of each role that hands KV over; a unified role has none. Lengths alone decide, so replicas move nothing."""
-    roles = [role for role in resolved.roles if role.name != "unified"]
-    configured = resolved.spec.networking.kv_ports or resolved.configuration.kv_ports
-    npus = max((role.accelerator.devices_per_node for role in roles), default=8)
-    window = kv_window(npus, PortRange(configured.first, configured.last))
-    blocks: dict[RoleName, PortRange] = {}
-    pinned_first = sorted(roles, key=lambda role: role.role.kv_port is None)
-    for role in pinned_first:
-        parallelism = role.role.parallelism
-        length = kv_block_length(
-            data=parallelism.data, pipeline=parallelism.pipeline,
-            prefill_context=parallelism.prefill_context, tensor=parallelism.tensor,
-        )  # fmt: skip
-        first = role.role.kv_port or first_free(window.free_runs(blocks.values()), length)
-        blocks[role.name] = PortRange.of(first, length)
-    return blocks
-
-
-def first_free(runs: Sequence[PortRange], length: int) -> int:
-    return next(run.first for run in runs if run.length >= length)
+    roles = {role.name: RoleBlock(role.kv_block_length, role.role.kv_port) for role in resolved.roles if role.name != "unified"}
+    return pod_network_blocks(roles, resolved.kv_window)
 
 
 def wished(planned: Plan, revision: Revision | None = None, uid: str = "") -> list[Manifest]:

@@ -20,6 +20,8 @@ from kvpp_operator.catalogue.chips import Chip
 from kvpp_operator.catalogue.models import ModelFacts
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.engine_flags import FlagCatalogue, ParsedArguments, catalogue, parse
+from kvpp_operator.ledger.window import Window, kv_window
+from kvpp_operator.ports import PortRange, kv_block_length
 from kvpp_operator.versions import Release
 
 
@@ -103,6 +105,11 @@ class ResolvedRole:
         """NPUs that one pod asks for; the world must divide by the nodes (rule NODE002)."""
         return self.devices // self.nodes
 
+    @property
+    def kv_block_length(self) -> int:
+        """Ports of one engine's kv block: one number a rank, one control port a DP replica."""
+        return kv_block_length(self.data, self.pipeline, self.prefill_context, self.tensor)
+
     @cached_property
     def additional_config(self) -> JsonObject:
         """The user's additional config, engine-wide and role merged; ours comes on top at rendering."""
@@ -160,6 +167,15 @@ class Resolved:
     @property
     def kvpp_roles(self) -> tuple[ResolvedRole, ...]:
         return tuple(role for role in self.roles if role.kvpp)
+
+    @property
+    def kv_window(self) -> Window:
+        """Where kv blocks may lie: the deployment's window, else the operator's, without what is reserved."""
+        networking, configuration = self.spec.networking, self.configuration
+        chosen = networking.kv_ports or configuration.kv_ports
+        npus = max(role.accelerator.devices_per_node for role in self.roles)
+        listed = [PortRange.parse(ports) for ports in (*configuration.reserved_ports, *networking.reserved_ports)]
+        return kv_window(npus, PortRange(chosen.first, chosen.last), listed)
 
     def role(self, name: RoleName) -> ResolvedRole | None:
         return next((role for role in self.roles if role.name == name), None)

@@ -34,7 +34,7 @@ def plan(resolved: Resolved, ports: Mapping[tuple[RoleName, int], EnginePorts]) 
     return Plan(resolved, roles, engines)
 
 
-def pod_network_ports(resolved: Resolved, blocks: Mapping[RoleName, PortRange]) -> dict[tuple[RoleName, int], EnginePorts]:
+def pod_network_ports(resolved: Resolved, blocks: Mapping[str, PortRange]) -> dict[tuple[RoleName, int], EnginePorts]:
     """Every engine of a role has the role's one block: addresses differ (contract, kv blocks)."""
     return {
         (role.name, index): EnginePorts(kv=blocks.get(role.name)) for role in resolved.roles for index in range(role.replicas)
