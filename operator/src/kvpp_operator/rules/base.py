@@ -6,44 +6,24 @@ the decorator, and come out the same in admission, the CLI, status, events and t
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kvpp_operator import versions
 from kvpp_operator.resolve import Resolved
+from kvpp_operator.rules import paths
+from kvpp_operator.rules.edits import Edit, Remove, Set, plain
 from kvpp_operator.world import World
+
+__all__ = ("Cel", "Check", "Edit", "Fact", "Finding", "Remove", "Rule", "Set", "plain", "rule", "sort_key")
 
 Severity = Literal["error", "warning"]
 Evidence = Literal["parser", "check", "guide"]
 """Who refuses: the engine's argument parser, its start-up code, or only a guide (ours included)."""
 Validation = Literal["never", "ci", "seed"]
 """How far the matter is validated on hardware: never, by the engine's own CI, by the seed guide's measurements."""
-
-
-@dataclass(frozen=True)
-class Set:
-    """Put a value at a path."""
-
-    path: str
-    value: Any
-
-    def __str__(self) -> str:
-        return f"set {self.path} to {plain(self.value)}"
-
-
-@dataclass(frozen=True)
-class Remove:
-    """Take a field or list entry away."""
-
-    path: str
-
-    def __str__(self) -> str:
-        return f"remove {self.path}"
-
-
-Edit = Set | Remove
 
 
 @dataclass(frozen=True)
@@ -77,7 +57,8 @@ class Finding:
         }  # fmt: skip
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.message} Fix: {self.fix}. [{self.rule}]"
+        place = f"{self.path}: " if self.path else ""
+        return f"{place}{self.message} Fix: {self.fix}. [{self.rule}]"
 
 
 @dataclass(frozen=True)
@@ -128,13 +109,14 @@ class Rule:
                 yield self.finding(fact, release=resolved.release.name)
 
     def finding(self, fact: Fact, *, release: str = "") -> Finding:
-        words = {"release": release, "first": self.first_version, "value": plain(fact.value), **fact.words}
+        value = shortened(fact.value)
+        words = {"release": release, "first": self.first_version, "value": plain(value), **fact.words}
         advice = self.fix.format(**words)
         return Finding(
             rule=self.id,
             severity=self.severity,
             path=fact.path,
-            value=fact.value,
+            value=value,
             message=self.message.format(**words),
             source=self.source,
             fix="; ".join([*map(str, fact.fix), *([advice] if advice else [])]),
@@ -153,18 +135,29 @@ def rule(id: str, **words: Any) -> Callable[[Check], Rule]:  # noqa: A002 - a ru
     return build
 
 
-def plain(value: Any) -> str:
-    """A value as a user would write it in YAML, on one line."""
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "nothing"}[value]
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(plain, value))}]"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{key}: {plain(item)}' for key, item in value.items())}}}"
-    return str(value)
-
-
 def sort_key(finding: Finding) -> tuple[Any, ...]:
     """Order of a document's findings: by path (numbers as numbers), errors first, then by rule."""
-    parts = [(int(p), "") if p.isdigit() else (-1, p) for p in re.split(r"[.\[\]]+", finding.path) if p]
-    return (parts, finding.severity, finding.rule)
+    return (paths.order(finding.path), finding.severity, finding.rule)
+
+
+LONGEST_TEXT = 120
+LONGEST_LIST = 16
+
+
+def shortened(value: Any, depth: int = 3) -> Any:
+    """A value fit for a finding: what is long is cut, what JSON or a terminal can't say is replaced."""
+    if isinstance(value, str):
+        text = value.encode("utf-8", "replace").decode()
+        return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else "a number beyond 64 bits"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, (list, tuple)):
+        return [shortened(item, depth - 1) for item in value[:LONGEST_LIST]] if depth else "[…]"
+    if isinstance(value, dict):
+        kept = list(value.items())[:LONGEST_LIST]
+        return {str(shortened(key)): shortened(item, depth - 1) for key, item in kept} if depth else "{…}"
+    return shortened(str(value))

@@ -1,0 +1,80 @@
+"""Judge: every rule on one spec, every finding at once, the same words at every door."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kvpp_operator.api.v1alpha1 import KVPPDeployment
+from kvpp_operator.configuration import Configuration
+from kvpp_operator.resolve import Resolved, resolve
+from kvpp_operator.rules import graph, model, parallelism, paths, roles, speculative, version
+from kvpp_operator.rules.base import Finding, Rule, sort_key
+from kvpp_operator.rules.schema import Parsed, parse_all
+from kvpp_operator.rules.schema_rules import SCHEMA
+from kvpp_operator.world import World
+
+AREAS = (roles, model, graph, parallelism, speculative, version)
+
+RULES: tuple[Rule, ...] = (
+    *SCHEMA,
+    *(value for area in AREAS for value in vars(area).values() if isinstance(value, Rule)),
+)
+"""Every rule, in the order of the areas."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The verdict on one document. Not accepted means: nothing is planned from it."""
+
+    deployment: KVPPDeployment | None
+    resolved: Resolved | None
+    findings: tuple[Finding, ...]
+
+    @property
+    def accepted(self) -> bool:
+        return self.resolved is not None and all(finding.severity != "error" for finding in self.findings)
+
+
+def check(resolved: Resolved, world: World, rules: Sequence[Rule] = RULES) -> tuple[Finding, ...]:
+    """Every finding of the rules on one resolved deployment, in a stable order."""
+    return tuple(sorted((finding for rule in rules for finding in rule.findings(resolved, world)), key=sort_key))
+
+
+def judge(document: Any, configuration: Configuration, world: World, rules: Sequence[Rule] = RULES) -> Judgement:
+    """Parse, resolve and check a document; never raises, whatever the document is."""
+    parsed = parse_all(document, rules)
+    if parsed.deployment is None:
+        more = [check(resolve(partial, configuration), world, rules) for partial in parsed.partial]
+        found = (*parsed.findings, *untouched(more, parsed))
+        return Judgement(None, None, tuple(sorted(found, key=sort_key)))
+    resolved = resolve(parsed.deployment, configuration)
+    return Judgement(parsed.deployment, resolved, check(resolved, world, rules))
+
+
+def untouched(judged: Sequence[Sequence[Finding]], parsed: Parsed) -> list[Finding]:
+    """Errors that stand whatever the bad fields should have said: not near one, and found with every stand-in."""
+    if not judged:
+        return []
+    common = set.intersection(*({(finding.rule, finding.path) for finding in findings} for findings in judged))
+    return [
+        finding
+        for finding in judged[0]
+        if finding.severity == "error" and (finding.rule, finding.path) in common and not is_near(finding.path, parsed)
+    ]
+
+
+SECTION = 3
+"""`spec.prefill.parallelism`: what stands together in one map is judged together."""
+
+
+def is_near(path: str, parsed: Parsed) -> bool:
+    """Whether a place shares a section with one that was taken out: its rules may have read what is gone."""
+    parts = paths.split(path)
+    for gone in parsed.removed:
+        section = gone[:SECTION] if len(gone) > SECTION else gone
+        shorter = min(len(section), len(parts))
+        if section[:shorter] == parts[:shorter]:
+            return True
+    return False

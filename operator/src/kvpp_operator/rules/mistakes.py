@@ -1,0 +1,204 @@
+"""One mistake that pydantic found → the rule that speaks, and what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from kvpp_operator.rules import paths, schema_rules, shape
+from kvpp_operator.rules.base import Edit, Fact, Remove, Rule, Set
+
+Parts = tuple[str | int, ...]
+Verdict = tuple[Rule, Fact]
+
+WANTED = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "string_type": "text", "bool_type": "true or false",
+    "float_type": "a number", "model_type": "a map", "dict_type": "a map", "list_type": "a list",
+}  # fmt: skip
+BOUNDS = {
+    "greater_than_equal": ("ge", "must be {} or more"), "less_than_equal": ("le", "must be {} or less"),
+    "too_long": ("max_length", "may have at most {} entries"), "too_short": ("min_length", "needs at least {} entries"),
+    "string_too_long": ("max_length", "may have at most {} characters"),
+    "string_too_short": ("min_length", "needs at least {} characters"),
+}  # fmt: skip
+FORMS = {
+    "version": "of a version (`0.30.0rc2`) or `latest`", "resourceName": "`domain/name`", "digest": "`sha256:` and 64 hex digits",
+    "tag": "of an image tag", "hugePages": "of a quantity (`64Gi`)", "memoryPerDevice": "of a quantity (`64Gi`)",
+    "sharedMemory": "of a quantity (`64Gi`)", "startupTimeout": "of a duration (`45m`, `1h30m`)",
+    "shutdownTimeout": "of a duration (`2m`)", "interface": "of a network interface's name",
+    "reservedPorts": "`first-last` or a port number", "path": "of an absolute path", "name": "of an environment variable's name",
+}  # fmt: skip
+
+
+def mistake(kind: str, place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
+    """The finding for pydantic's error `kind` at a place where `value` stands."""
+    if place[:2] == ("metadata", "name") and kind != "missing":
+        return bad_name(value)
+    if place in (("apiVersion",), ("kind",)) and kind != "missing":
+        return wrong_kind(place, value)
+    if kind in BOUNDS:
+        return out_of_bounds(kind, place, value, context)
+    return SPECIAL.get(kind, wrong_type)(place, value, context)
+
+
+def bad_name(value: Any) -> Verdict:
+    readable = re.sub(r"[^a-z0-9-]+", "-", str(value).lower())[:63].strip("-") or "example"
+    return schema_rules.BAD_NAME, Fact("metadata.name", value, (Set("metadata.name", readable),))
+
+
+def wrong_kind(place: Parts, value: Any) -> Verdict:
+    expected = shape.EXAMPLES[str(place[0])]
+    path = paths.join(place)
+    return schema_rules.WRONG_KIND, Fact(path, value, (Set(path, expected),), {"field": place[0], "expected": expected})
+
+
+def unknown_field(place: Parts, value: Any, _: dict[str, Any]) -> Verdict:
+    name, parent = str(place[-1]), place[:-1]
+    known = shape.names_at(parent)
+    meant = shape.closest(name, known)
+    path = paths.join(place)
+    fix: tuple[Edit, ...] = (Remove(path),)
+    if meant:
+        fix = (Set(paths.below(paths.join(parent), meant), value), Remove(path))
+    words = {
+        "parent": paths.join(parent) or "a KVPPDeployment", "field": name,
+        "suggestion": f"; the closest is {meant}" if meant else "",
+        "advice": "" if meant or not known else f"its fields are {', '.join(known)}",
+    }  # fmt: skip
+    return schema_rules.UNKNOWN_FIELD, Fact(path, value, fix, words)
+
+
+def missing(place: Parts, _: Any, __: dict[str, Any]) -> Verdict:
+    path = paths.join(place)
+    example = shape.EXAMPLES.get(str(place[-1]), "")
+    return schema_rules.MISSING_FIELD, Fact(path, None, (Set(path, example),), {"field": path})
+
+
+def out_of_bounds(kind: str, place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
+    key, words = BOUNDS[kind]
+    limit = context[key]
+    legal: Callable[[], Any] = {
+        "ge": lambda: limit,
+        "le": lambda: limit,
+        "max_length": lambda: shortened_to(value, limit),
+        "min_length": lambda: shape.EXAMPLES.get(word(place), "x" * limit),
+    }[key]
+    path = paths.join(place)
+    fact = Fact(path, value, (Set(path, legal()),), {"field": field_name(place), "bound": words.format(limit)})
+    return schema_rules.OUT_OF_BOUNDS, fact
+
+
+def shortened_to(value: Any, limit: int) -> Any:
+    return dict(list(value.items())[:limit]) if isinstance(value, dict) else value[:limit]
+
+
+def not_a_choice(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
+    choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
+    meant = shape.closest(value, choices) if isinstance(value, str) else None
+    path = paths.join(place)
+    words = {"field": field_name(place), "choices": ", ".join(choices), "remark": REMARKS.get((word(place), str(value).lower()), "")}
+    return schema_rules.NOT_A_CHOICE, Fact(path, value, (Set(path, meant or choices[0]),), words)
+
+
+REMARKS = {
+    ("role", "consumer"): "; kv_consumer is not tested with KVPP and outside its validated scope",
+    ("backend", "yuanrong"): "; Yuanrong has no place with KVPP",
+    ("chip", "310p"): "; 310P has no KVPP",
+    ("chip", "ascend310p"): "; 310P has no KVPP",
+    ("type", "aibrix"): "; AIBrix has no hand-over for these connectors",
+}
+"""Choices that people expect and can't have: (field, value in small letters) → why."""
+
+
+def bad_pattern(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
+    name = word(place)
+    form = FORMS.get(name, f"`{context.get('pattern', '')}`")
+    path = paths.join(place)
+    fix: tuple[Edit, ...] = (Set(path, shape.EXAMPLES[name]),) if shape.is_required(place) else (Remove(path),)
+    return schema_rules.BAD_PATTERN, Fact(path, value, fix, {"field": field_name(place), "form": form, "advice": "or correct it"})
+
+
+def wrong_type(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
+    kinds = context.get("types", ())
+    expected = context.get("expected") if "expected" in context and not kinds else None
+    wanted = expected or " or ".join(dict.fromkeys(WANTED.get(kind, "another kind of value") for kind in kinds))
+    path = paths.join(place)
+    fix, advice = conversion(place, value, wanted)
+    words = {"field": field_name(place), "expected": wanted, "given": given(value), "advice": advice}
+    return schema_rules.WRONG_TYPE, Fact(path, value, fix, words)
+
+
+def conversion(place: Parts, value: Any, wanted: str) -> tuple[tuple[Edit, ...], str]:
+    """The same value in the wanted type where that can be had, else the field's absence or an example."""
+    path = paths.join(place)
+    if not place:
+        return (Set("apiVersion", shape.EXAMPLES["apiVersion"]),), "write a KVPPDeployment"
+    converter = CONVERTERS.get(wanted)
+    converted = converter(value) if converter else None
+    if converted is not None:
+        return (Set(path, converted),), ""
+    if shape.is_required(place):
+        return (Set(path, shape.EXAMPLES.get(word(place), "")),), "with your own value"
+    return (Remove(path),), f"or give {wanted}"
+
+
+def to_integer(value: Any) -> int | None:
+    is_whole = isinstance(value, (str, float)) and re.fullmatch(r"-?[0-9]{1,15}(\.0*)?", str(value))
+    return int(float(value)) if is_whole else None
+
+
+def to_text(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else None
+
+
+def to_truth(value: Any) -> bool | None:
+    truth = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    return truth.get(value.lower()) if isinstance(value, str) else None
+
+
+def to_number(value: Any) -> float | None:
+    return float(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]*)?", value) else None
+
+
+def to_list(value: Any) -> list[Any] | None:
+    return [value] if isinstance(value, str) else None
+
+
+CONVERTERS: dict[str, Callable[[Any], Any]] = {
+    "a whole number": to_integer, "text": to_text, "true or false": to_truth, "a number": to_number, "a list": to_list,
+}  # fmt: skip
+
+
+def non_json(place: Parts, value: Any, reason: str) -> Verdict:
+    path = paths.join(place)
+    fix: tuple[Edit, ...] = (Remove(path),) if path else ()
+    return schema_rules.NOT_JSON, Fact(path, str(type(value).__name__) if not isinstance(value, str) else value, fix,
+                                       {"field": field_name(place), "reason": reason, "advice": "or write it as text"})  # fmt: skip
+
+
+def word(place: Parts) -> str:
+    """The last name of a place, indices left out."""
+    return next((part for part in reversed(place) if isinstance(part, str)), "")
+
+
+def field_name(place: Parts) -> str:
+    """How a message calls a place: its last name, with an index where it is a list's entry."""
+    index = f"[{place[-1]}]" if place and isinstance(place[-1], int) else ""
+    return f"{word(place)}{index}" or "The document"
+
+
+def given(value: Any) -> str:
+    """What kind of thing a value is, in words."""
+    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a map"}
+    return "nothing" if value is None else kinds.get(type(value), type(value).__name__)
+
+
+SPECIAL: dict[str, Callable[[Parts, Any, dict[str, Any]], Verdict]] = {
+    "missing": missing,
+    "extra_forbidden": unknown_field,
+    "literal_error": not_a_choice,
+    "string_pattern_mismatch": bad_pattern,
+}

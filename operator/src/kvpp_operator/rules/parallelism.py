@@ -1,0 +1,221 @@
+"""Parallel sizes: the KVPP group, pipeline stages, experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvpp_operator.resolve import Resolved
+from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
+from kvpp_operator.world import World
+
+KVPP_ROLES = ("unified", "prefill")
+ALL_ROLES = ("unified", "prefill", "decode")
+
+
+@rule(
+    "PAR001",
+    severity="error",
+    evidence="guide",
+    validation="seed",
+    source="seed guide, Configuration Parameters: the group size follows TP x PCP; launch facts 1.1: a group of one is a "
+    "silent no-op of the engine",
+    message="KVPP shares caches over TP x PCP ranks; a group of one saves nothing and the engine switches KVPP off silently.",
+    fix="or raise prefillContext, or set kvpp.enabled to false",
+    cel=tuple(
+        Cel(
+            f"!self.kvpp.enabled || !has(self.{role}) || "
+            f"self.{role}.parallelism.tensor * self.{role}.parallelism.prefillContext >= 2",
+            field_path=f".{role}.parallelism.tensor",
+        )
+        for role in KVPP_ROLES
+    ),
+)
+def group_of_one(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A KVPP group of one rank."""
+    for role in resolved.kvpp_roles:
+        if role.role.parallelism.kvpp_group < 2:  # noqa: PLR2004 - a group is two or more
+            path = f"{role.path}.parallelism.tensor"
+            yield Fact(path, role.tensor, (Set(path, 2),))
+
+
+@rule(
+    "PAR002",
+    severity="error",
+    evidence="check",
+    validation="ci",
+    source="seed guide, Supported Features, DCP: not supported; launch facts 1.2 rule 4",
+    message="DCP can't be combined with KVPP.",
+    fix="or set kvpp.enabled to false",
+    cel=tuple(
+        Cel(
+            f"!self.kvpp.enabled || !has(self.{role}) || self.{role}.parallelism.decodeContext == 1",
+            field_path=f".{role}.parallelism.decodeContext",
+        )
+        for role in KVPP_ROLES
+    ),
+)
+def decode_context_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """DCP on a KVPP role."""
+    for role in resolved.kvpp_roles:
+        size = role.role.parallelism.decode_context
+        if size != 1:
+            path = f"{role.path}.parallelism.decodeContext"
+            yield Fact(path, size, (Set(path, 1),))
+
+
+@rule(
+    "PAR003",
+    severity="error",
+    evidence="check",
+    source="vLLM 0.30 ParallelConfig: DCP re-uses the TP ranks, so TP must be a multiple of it",
+    message="DCP splits the TP ranks, so tensor must be a multiple of decodeContext.",
+    fix="",
+    cel=tuple(
+        Cel(
+            f"!has(self.{role}) || self.{role}.parallelism.tensor % self.{role}.parallelism.decodeContext == 0",
+            field_path=f".{role}.parallelism.decodeContext",
+        )
+        for role in ALL_ROLES
+    ),
+)
+def decode_context_does_not_divide_tensor(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """TP that is no multiple of DCP."""
+    for role in resolved.roles:
+        size = role.role.parallelism.decode_context
+        if role.tensor % size:
+            path = f"{role.path}.parallelism.decodeContext"
+            yield Fact(path, size, (Set(path, 1),))
+
+
+@rule(
+    "PAR004",
+    severity="warning",
+    evidence="guide",
+    source="seed guide, Supported Features, DCP: not supported with KVPP; decode runs without KVPP, and the pull connector of "
+    "0.30 reads a KVPP producer with DCP ranks (pull_worker.py), but no test does",
+    message="Decode uses DCP beside a KVPP prefill; the connector takes it, but nobody has validated it.",
+    fix="",
+)
+def decode_context_beside_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """DCP on decode while prefill runs KVPP."""
+    decode = resolved.role("decode")
+    if decode is not None and resolved.kvpp_roles and decode.role.parallelism.decode_context > 1:
+        path = "spec.decode.parallelism.decodeContext"
+        yield Fact(path, decode.role.parallelism.decode_context, (Set(path, 1),))
+
+
+@rule(
+    "PAR005",
+    severity="error",
+    evidence="check",
+    validation="ci",
+    source="seed guide, Supported Features, EP: requires an MoE model; vLLM 0.30 ModelConfig: no experts to spread",
+    message="Expert parallelism needs an MoE model; this one has no experts.",
+    fix="",
+)
+def expert_without_experts(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """EP on a dense model."""
+    if resolved.model is None or resolved.model.moe:
+        return
+    for role in resolved.roles:
+        if role.role.parallelism.expert:
+            path = f"{role.path}.parallelism.expert"
+            yield Fact(path, value=True, fix=(Set(path, value=False),))
+
+
+@rule(
+    "PAR006",
+    severity="error",
+    evidence="guide",
+    source="launch facts 1.2 rule 17 and 6.2: P/D runs PP on prefill only (pipeline_parallel.md of 0.30)",
+    message="Decode runs without pipeline parallelism; PP in a P/D deployment is for prefill only.",
+    fix="",
+    cel=(Cel("!has(self.decode) || self.decode.parallelism.pipeline == 1", field_path=".decode.parallelism.pipeline"),),
+)
+def pipeline_on_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """PP on decode."""
+    decode = resolved.role("decode")
+    if decode is not None and decode.pipeline != 1:
+        path = "spec.decode.parallelism.pipeline"
+        yield Fact(path, decode.pipeline, (Set(path, 1),))
+
+
+@rule(
+    "PAR007",
+    severity="error",
+    evidence="check",
+    source="launch facts 6.2: VLLM_PP_LAYER_PARTITION has one number for each PP rank",
+    message="pipelineLayers names the layers of every pipeline stage: as many numbers as pipeline says.",
+    fix="",
+    cel=tuple(
+        Cel(
+            f"!has(self.{role}) || !has(self.{role}.parallelism.pipelineLayers) || "
+            f"size(self.{role}.parallelism.pipelineLayers) == self.{role}.parallelism.pipeline",
+            field_path=f".{role}.parallelism.pipelineLayers",
+        )
+        for role in ALL_ROLES
+    ),
+)
+def layers_for_other_stages(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A layer split with another number of stages."""
+    for role in resolved.roles:
+        layers = role.role.parallelism.pipeline_layers
+        if layers is not None and len(layers) != role.pipeline:
+            path = f"{role.path}.parallelism.pipelineLayers"
+            yield Fact(path, layers, (Remove(path),))
+
+
+@rule(
+    "PAR008",
+    severity="error",
+    evidence="check",
+    source="launch facts 6.2: the numbers add up to the hidden layers, draft layers not counted",
+    message="pipelineLayers adds up to {total}, but {model} has {layers} layers; draft layers are not counted.",
+    fix="",
+)
+def layers_do_not_add_up(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A layer split that does not cover the model."""
+    if resolved.model is None:
+        return
+    wanted = resolved.model.layers
+    for role in resolved.roles:
+        layers = role.role.parallelism.pipeline_layers
+        if layers is not None and len(layers) == role.pipeline and sum(layers) != wanted:
+            path = f"{role.path}.parallelism.pipelineLayers"
+            words = {"total": sum(layers), "layers": wanted, "model": resolved.model.name}
+            yield Fact(path, layers, (Remove(path),), words)
+
+
+@rule(
+    "PAR009",
+    severity="error",
+    evidence="check",
+    source="launch facts 6.2: every stage has at least one layer",
+    message="{value} pipeline stages are more than the {layers} layers of {model}; every stage needs a layer.",
+    fix="",
+)
+def more_stages_than_layers(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """More pipeline stages than layers."""
+    if resolved.model is None:
+        return
+    for role in resolved.roles:
+        if role.pipeline > resolved.model.layers and role.role.parallelism.pipeline_layers is None:
+            path = f"{role.path}.parallelism.pipeline"
+            yield Fact(path, role.pipeline, (Set(path, 1),), {"layers": resolved.model.layers, "model": resolved.model.name})
+
+
+@rule(
+    "PAR010",
+    severity="warning",
+    evidence="guide",
+    validation="seed",
+    source="seed guide, Supported Features, PP: see the PP guide for the current output-mismatch caveat; launch facts 6.2",
+    message="KVPP with pipeline parallelism has an open issue: now and then an output mismatch in the end-to-end test.",
+    fix="or compare outputs with KVPP on and off before relying on them",
+)
+def pipeline_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """PP with KVPP: the seed guide's caveat."""
+    for role in resolved.kvpp_roles:
+        if role.pipeline > 1:
+            path = f"{role.path}.parallelism.pipeline"
+            yield Fact(path, role.pipeline, (Set("spec.kvpp.enabled", value=False),))
