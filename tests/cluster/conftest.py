@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 from pathlib import Path
@@ -16,7 +17,7 @@ from kvpp_operator.cluster.kubeconfig import load
 from kvpp_operator.manifest import API_VERSION, KIND, Key, Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 CRDS = Path(__file__).parents[2] / "crds"
 NUMBERS = itertools.count()
@@ -41,6 +42,20 @@ async def namespace(cluster: Cluster) -> AsyncIterator[str]:
     created = await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
     await cluster.delete(Key("v1", "Namespace", "", name), uid=created["metadata"]["uid"])
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]:
+    """Ask again until the answer is true: for what the cluster's own controllers do in their time."""
+
+    async def ask(question: Callable[[], Awaitable[Any]], *, seconds: float = 20.0) -> Any:
+        async with asyncio.timeout(seconds):
+            while True:
+                if answer := await question():
+                    return answer
+                await asyncio.sleep(0.05)
+
+    return ask
 
 
 @pytest.fixture

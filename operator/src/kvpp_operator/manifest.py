@@ -114,6 +114,7 @@ OTHER_KINDS: tuple[Kind, ...] = (
     Kind("v1", "Namespace", "namespaces", namespaced=False),
     Kind("v1", "Node", "nodes", namespaced=False),
     Kind("v1", "Secret", "secrets"),
+    Kind("v1", "ResourceQuota", "resourcequotas"),
     Kind("events.k8s.io/v1", "Event", "events"),
     Kind("coordination.k8s.io/v1", "Lease", "leases"),
     Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
@@ -251,11 +252,18 @@ def _holds_map(path: tuple[str, ...], wish: Manifest, live: Any) -> bool:
 def _holds_list(path: tuple[str, ...], wish: list[Any], live: Any) -> bool:
     if not isinstance(live, list):
         return False
-    keys = _PORT_KEYS.get(path[-2] if len(path) > 1 else "") if path[-1] == "ports" else _LIST_KEYS.get(path[-1])
-    if keys is None or not all(isinstance(item, dict) for item in (*wish, *live)):
+    keys = merge_keys(path)
+    if not keys or not all(isinstance(item, dict) for item in (*wish, *live)):
         return len(wish) == len(live) and all(_holds(path, *pair) for pair in zip(wish, live, strict=True))
     found = {_merge_key(item, keys): item for item in live}
     return all(_holds(path, item, found.get(_merge_key(item, keys))) for item in wish)
+
+
+def merge_keys(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of the fields by which apply merges the items of a list; none: the list is replaced as one."""
+    if path[-1] == "ports":
+        return _PORT_KEYS.get(path[-2], ()) if len(path) > 1 else ()
+    return _LIST_KEYS.get(path[-1], ())
 
 
 def _is_closed(path: tuple[str, ...]) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvpp_operator import names
 from kvpp_operator.cluster.client import Conflict
+from kvpp_operator.cluster.repair import REPAIRABLE, repair
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.manifest import (
     KIND,
@@ -36,11 +37,18 @@ if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
 
 
+DELETE_ATTEMPTS = 3
+
+
 class Failure(NamedTuple):
-    """An object that the API server refused, in the server's own words."""
+    """An object that the API server refused, in the server's own words.
+
+    `reason` is the server's (Forbidden, Invalid, …), or `NoSuchAPI` where the kind's API is not installed.
+    """
 
     key: Key
     message: str
+    reason: str = ""
     transient: bool = False
 
 
@@ -126,15 +134,26 @@ async def _apply(cluster: Cluster, cache: Cache, owner: Owner, wish: Manifest) -
     if wish_of(live) == wish_of(wish) and satisfied(wish, live):
         cache.put(live)
         return Outcome(Verdict.UNCHANGED, key)
-    # With the uid, the server refuses if another object has taken the name since.
-    precise = {**wish, "metadata": {**wish["metadata"], "uid": live["metadata"]["uid"]}}
     try:
-        cache.put(await cluster.apply(precise))
+        cache.put(await _update(cluster, wish, live))
     except ClusterError as error:
-        if error.status == HTTPStatus.CONFLICT:
+        if error.status == HTTPStatus.CONFLICT or "metadata.uid" in error.fields:
             return Outcome(Verdict.WAITING, key)
         raise
     return Outcome(Verdict.APPLIED, key)
+
+
+async def _update(cluster: Cluster, wish: Manifest, live: Manifest) -> Manifest:
+    """Apply over an object of ours.  With its uid, the server refuses if another one has taken the name since."""
+    precise = {**wish, "metadata": {**wish["metadata"], "uid": live["metadata"]["uid"]}}
+    try:
+        return await cluster.apply(precise)
+    except ClusterError as error:
+        if error.status != HTTPStatus.UNPROCESSABLE_ENTITY or "metadata.uid" in error.fields:
+            raise
+        if wish["kind"] not in REPAIRABLE:
+            raise
+        return await repair(cluster, precise, live)
 
 
 async def _create(cluster: Cluster, cache: Cache, wish: Manifest) -> Outcome:
@@ -159,17 +178,30 @@ async def _prune(cluster: Cluster, cache: Cache, owner: Owner, keep: set[Key]) -
     surplus.sort(key=apply_order, reverse=True)
     outcomes: list[Outcome] = []
     for _, rank in groupby(surplus, key=lambda manifest: apply_order(manifest)[0]):
-        outcomes += await _together(_guarded(key_of(live), _delete(cluster, cache, live)) for live in rank)
+        outcomes += await _together(_guarded(key_of(live), _delete(cluster, cache, owner, live)) for live in rank)
+        if any(outcome.verdict is not Verdict.PRUNED for outcome in outcomes):
+            break  # a workload that stays keeps what its pods refer to
     return outcomes
 
 
-async def _delete(cluster: Cluster, cache: Cache, live: Manifest) -> Outcome:
-    key, meta = key_of(live), live["metadata"]
-    refused = await cluster.delete(key, uid=meta["uid"], resource_version=meta["resourceVersion"])
-    if isinstance(refused, Conflict):  # it changed since we looked, so an event is on its way
-        return Outcome(Verdict.WAITING, key)
-    cache.drop(key, uid=meta["uid"], resource_version=meta["resourceVersion"])
-    return Outcome(Verdict.PRUNED, key)
+async def _delete(cluster: Cluster, cache: Cache, owner: Owner, seen: Manifest) -> Outcome:
+    """Delete an object as it was seen to be ours; look again if it has changed, which a status does all the time."""
+    live: Manifest | None = seen
+    for _ in range(DELETE_ATTEMPTS):
+        if live is None:
+            break
+        if _standing(live, owner) is not None:
+            return Outcome(Verdict.WAITING, key_of(seen))
+        meta = live["metadata"]
+        refused = await cluster.delete(key_of(live), uid=meta["uid"], resource_version=meta["resourceVersion"])
+        if refused is None:
+            break
+        live = await cluster.get(key_of(seen))
+    else:
+        return Outcome(Verdict.WAITING, key_of(seen))
+    meta = (live or seen)["metadata"]
+    cache.drop(key_of(seen), uid=meta["uid"], resource_version=meta["resourceVersion"])
+    return Outcome(Verdict.PRUNED, key_of(seen))
 
 
 def _standing(live: Manifest, owner: Owner) -> Verdict | None:
@@ -198,7 +230,7 @@ async def _guarded(key: Key, work: Awaitable[Outcome]) -> Outcome:
     except ClusterError as error:
         if error.status == 0:
             raise
-        return Outcome(Verdict.FAILED, key, Failure(key, error.message, error.transient))
+        return Outcome(Verdict.FAILED, key, Failure(key, error.message, error.reason, error.transient))
 
 
 def _summary(outcomes: Iterable[Outcome]) -> Applied:

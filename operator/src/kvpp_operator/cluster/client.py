@@ -6,6 +6,7 @@ One field manager for all we write, so that `managedFields` says whose field is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
@@ -15,14 +16,21 @@ from kvpp_operator.cluster.transport import ATTEMPTS, JSON, ClusterError, Observ
 from kvpp_operator.manifest import Key, Kind, Manifest, key_of, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from kvpp_operator.cluster.access import Access
 
 PAGE = 500
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML, and cheaper to parse
-MERGE_PATCH = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+
+class Patch(StrEnum):
+    """Forms of a patch, by content type.  Strategic merge is for built-in kinds only."""
+
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    JSON = "application/json-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +150,12 @@ class Cluster:
         except ClusterError as error:
             return _conflict(key, error)
 
-    async def merge_patch(self, key: Key, patch: Manifest) -> Manifest:
-        query = {"fieldManager": names.FIELD_MANAGER}
-        return await self._transport.call("PATCH", kind_of(key), path_of(key), patch, query, content=MERGE_PATCH)
+    async def patch(
+        self, key: Key, patch: Manifest | Sequence[Manifest], *, form: Patch, manager: str = names.FIELD_MANAGER
+    ) -> Manifest:
+        """Change an object by one of the older patches; for what we own, `apply` is the way."""
+        query = {"fieldManager": manager}
+        return await self._transport.call("PATCH", kind_of(key), path_of(key), patch, query, content=form)
 
     async def delete(self, key: Key, *, uid: str, resource_version: str = "") -> Conflict | None:
         """Delete exactly the object that was seen; its dependents follow in the background.  Absent is fine."""

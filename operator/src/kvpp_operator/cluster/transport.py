@@ -17,6 +17,8 @@ import aiohttp
 from kvpp_operator.cluster.kubeconfig import KubeconfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvpp_operator.cluster.access import Access
     from kvpp_operator.manifest import Kind, Manifest
 
@@ -25,6 +27,9 @@ BACKOFF_SECONDS = 0.2
 RETRY_AFTER_LIMIT_SECONDS = 10.0
 TRANSIENT = frozenset({0, 408, 429, 500, 502, 503, 504})
 JSON = "application/json"
+NO_SUCH_API = "NoSuchAPI"
+# Said by a group that has lost its resource; a group that never was answers in plain text.
+UNKNOWN_RESOURCE = "the server could not find the requested resource"
 
 
 class ClusterError(Exception):
@@ -32,15 +37,25 @@ class ClusterError(Exception):
 
     `status` is the HTTP status (0: no answer), `reason` the server's CamelCase reason, the message the server's own.
     `transient` errors may go away by themselves; the others wait for a change of the object or of the cluster.
+    `fields` are the paths that an Invalid answer complains about.
     """
 
-    def __init__(self, status: int, reason: str, message: str, *, retry_after_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        *,
+        retry_after_seconds: float = 0.0,
+        fields: frozenset[str] = frozenset(),
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
         self.message = message
         self.transient = status in TRANSIENT
         self.retry_after_seconds = retry_after_seconds
+        self.fields = fields
 
 
 class Observer(Protocol):
@@ -80,7 +95,7 @@ class Transport:
         method: str,
         kind: Kind,
         path: str,
-        body: Manifest | None = None,
+        body: Manifest | Sequence[Manifest] | None = None,
         query: dict[str, str] | None = None,
         *,
         content: str = JSON,
@@ -140,14 +155,19 @@ class Transport:
 
 
 def _error(response: aiohttp.ClientResponse, raw: bytes) -> ClusterError:
+    fields: frozenset[str] = frozenset()
     try:
         status = json.loads(raw)
         reason, message = status.get("reason") or "", status.get("message") or ""
+        causes = (status.get("details") or {}).get("causes") or ()
+        fields = frozenset(cause.get("field", "") for cause in causes)
     except (ValueError, AttributeError):  # a proxy in between speaks HTML
         reason, message = "", raw[:256].decode(errors="replace").strip()
     try:
         retry_after = min(max(float(response.headers.get("Retry-After", 0)), 0.0), RETRY_AFTER_LIMIT_SECONDS)
     except ValueError:  # the form with a date, which proxies may send
         retry_after = 1.0
-    phrase = f"{response.status} {response.reason}"
-    return ClusterError(response.status, reason, message or phrase, retry_after_seconds=retry_after)
+    if response.status == HTTPStatus.NOT_FOUND and (not reason or message == UNKNOWN_RESOURCE):
+        reason, message = NO_SUCH_API, f"the cluster does not serve this API: {response.url.path}"
+    message = message or f"{response.status} {response.reason}"
+    return ClusterError(response.status, reason, message, retry_after_seconds=retry_after, fields=fields)
