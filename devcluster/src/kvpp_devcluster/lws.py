@@ -86,7 +86,7 @@ class LeaderWorkerSetController:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             crd = self._control_plane.request("GET", CRD_PATH)
-            conditions = crd.get("status", {}).get("conditions", [])
+            conditions = crd.get("status", {}).get("conditions") or []  # null at first
             if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
                 return
             time.sleep(0.05)
@@ -118,9 +118,9 @@ class LeaderWorkerSetController:
         return configuration
 
     def _wait_for_webhooks(self, port: int) -> None:
-        """Wait until every webhook path is served: the controller registers them one after the other."""
+        """Wait for the path that the controller registers last."""
         context = ssl.create_default_context(cafile=self._control_plane.ca)
-        url = f"https://{self._control_plane.address}:{port}/mutate--v1-pod"
+        url = f"https://{self._control_plane.address}:{port}/validate--v1-pod"
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             for process in self.processes:

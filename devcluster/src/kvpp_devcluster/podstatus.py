@@ -158,7 +158,7 @@ def is_within(wish: Any, live: Any) -> bool:
     """Say whether every value of `wish` stands in `live` already; lists of conditions compare by their type."""
     if isinstance(wish, dict):
         return isinstance(live, dict) and all(
-            live.get(key) is None if value in (None, {}, "") else is_within(value, live.get(key))
+            not live.get(key) if value in (None, {}, "") else is_within(value, live.get(key))
             for key, value in wish.items()
         )
     if isinstance(wish, list) and wish and isinstance(wish[0], dict) and "type" in wish[0]:
