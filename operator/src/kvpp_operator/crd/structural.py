@@ -40,6 +40,7 @@ def convert(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:
         }
     if "items" in node:
         converted["items"] = convert(node["items"], definitions, f"{path}[]")
+    settle_default(converted)
     extra = node.get("additionalProperties")
     if isinstance(extra, dict) and extra:
         converted["additionalProperties"] = convert(extra, definitions, f"{path}.*")
@@ -51,6 +52,19 @@ def convert(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:
     if not {"type", f"{EXTENSION}int-or-string"} & converted.keys():
         raise NotStructuralError(f"{path}: no type")
     return converted
+
+
+def settle_default(schema: Schema) -> None:
+    """An object's default is `{}`, and the API server fills in the defaults of its fields; empty collections need none:
+    `extraArgs: []` and `podTemplate: {}` in every live object would be noise that means nothing."""
+    if isinstance(schema.get("default"), dict):
+        fields = schema.get("properties", {}).values()
+        if any("default" in field for field in fields):
+            schema["default"] = {}
+        else:
+            del schema["default"]
+    elif schema.get("default") == []:
+        del schema["default"]
 
 
 def unwrapped(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:

@@ -1,0 +1,112 @@
+"""Exit codes, streams and JSON shapes: what scripts rely on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import specs
+import yaml
+
+GOOD = yaml.safe_dump(specs.deployment(specs.DISAGGREGATED))
+BAD = yaml.safe_dump(specs.deployment(specs.DISAGGREGATED, prefill__graphMode="Full"))
+OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "text", "code"),
+    [
+        ("an accepted deployment", GOOD, 0),
+        ("a refused one", BAD, 1),
+        ("a wrong type", GOOD.replace("tensor: 8", "tensor: eight"), 1),
+        ("an unknown field", GOOD.replace("tensor: 8", "tensr: 8"), 1),
+        ("another kind", OTHER, 0),
+        ("nothing", "", 0),
+        ("no YAML", "a: [", 2),
+        ("a key given twice", "a: 1\na: 2\n", 2),
+        ("no text", b"\xff\xfe\x00", 2),
+        ("a number that JSON does not have", GOOD + "x: .nan\n", 2),
+        ("a list where a deployment should be", "- 1\n", 0),
+    ],
+)  # fmt: skip
+def test_validate_exits_by_what_it_found(kvpp: Any, what: str, text: str | bytes, code: int) -> None:
+    for form in ("text", "json", "sarif"):
+        assert kvpp("validate", "-o", form, "-", input=text).exit_code == code, (what, form)
+
+
+@pytest.mark.parametrize("arguments", [("validate",), ("validate", "no-such-file.yaml"), ("validate", "-o", "xml", "-"), ("render", "--config", "no-such-file.yaml", "-")])
+def test_wrong_usage_is_2(kvpp: Any, arguments: tuple[str, ...]) -> None:
+    assert kvpp(*arguments, input=GOOD).exit_code == 2
+
+
+def test_the_report_of_validate(kvpp: Any) -> None:
+    report = json.loads(kvpp("validate", "-o", "json", "-", input=f"{BAD}\n---\n{OTHER}").stdout)
+    [document] = report["documents"]
+    [finding] = document.pop("findings")
+    assert document == {"file": "-", "index": 0, "namespace": "default", "name": "demo", "accepted": False}
+    assert {key: finding[key] for key in ("rule", "severity", "path", "value")} == {
+        "rule": "GRAPH001", "severity": "error", "path": "spec.prefill.graphMode", "value": "Full",
+    }  # fmt: skip
+    assert all(finding[key] for key in ("message", "source", "fix"))
+    assert report["skipped"] == [{"file": "-", "index": 1, "kind": "ConfigMap", "namespace": "default", "name": "other"}]
+
+
+def test_an_unreadable_file_does_not_hide_the_others(kvpp: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: [", "utf-8")
+    (tmp_path / "b.yaml").write_text(BAD, "utf-8")
+    result = kvpp("validate", "-o", "json", str(tmp_path))
+    found = {document["name"]: document["accepted"] for document in json.loads(result.stdout)["documents"]}
+    assert (result.exit_code, found) == (2, {"demo": False, None: False})
+
+
+@pytest.mark.parametrize("command", ["render", "commands"])
+def test_a_refusal_prints_findings_on_stderr_and_nothing_else(kvpp: Any, command: str) -> None:
+    result = kvpp(command, "-", input=f"{GOOD}\n---\n{BAD}")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "GRAPH001" in result.stderr
+
+
+def test_commands_as_json(kvpp: Any) -> None:
+    lines = [json.loads(line) for line in kvpp("commands", "-o", "json", "-", input=GOOD).stdout.splitlines()]
+    assert [(line["role"], line["engine"], line["nodeRank"], line["kvPort"], line["kvPortLast"]) for line in lines] == [
+        ("prefill", 0, 0, 22000, 22008), ("decode", 0, 0, 22009, 22024),
+    ]  # fmt: skip
+    assert all(line["argv"][0] == "serve" and line["env"]["VLLM_HOST_IP"] == "$(POD_IP)" for line in lines)
+    assert set(lines[0]) == {"namespace", "name", "role", "engine", "nodeRank", "argv", "env", "kvPort", "kvPortLast"}
+
+
+def test_commands_as_text_can_be_pasted(kvpp: Any) -> None:
+    [prefill, _] = kvpp("commands", "-", input=GOOD).stdout.splitlines()
+    assert 'VLLM_HOST_IP="${POD_IP}"' in prefill
+    assert """--additional-config '{"enable_kvpp":true}'""" in prefill
+
+
+def test_render_prints_yaml_or_a_json_list(kvpp: Any) -> None:
+    as_yaml = list(yaml.safe_load_all(kvpp("render", "-", input=GOOD).stdout))
+    as_json = json.loads(kvpp("render", "-o", "json", "-", input=GOOD).stdout)
+    assert as_json == {"apiVersion": "v1", "kind": "List", "items": as_yaml}
+
+
+def test_a_list_of_deployments_is_read_like_several_documents(kvpp: Any) -> None:
+    listing = json.dumps({"apiVersion": "v1", "kind": "List", "items": [yaml.safe_load(GOOD), yaml.safe_load(BAD)]})
+    report = json.loads(kvpp("validate", "-o", "json", "-", input=listing).stdout)
+    assert [document["accepted"] for document in report["documents"]] == [True, False]
+
+
+def test_no_colour_in_a_pipe(kvpp: Any) -> None:
+    assert "\x1b" not in kvpp("validate", "-", input=BAD).stdout
+
+
+def test_the_configuration_names_another_repository(kvpp: Any, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("imageRepository: mirror.example/vllm-ascend\n", "utf-8")
+    assert "mirror.example/vllm-ascend:v0.30.0rc2-a5" in kvpp("render", "--config", str(config), "-", input=GOOD).stdout
+
+
+def test_a_wrong_configuration_is_wrong_usage(kvpp: Any, tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("imageRepo: x\n", "utf-8")
+    result = kvpp("validate", "--config", str(config), "-", input=GOOD)
+    assert (result.exit_code, "imageRepo" in result.stderr) == (2, True)

@@ -1,0 +1,70 @@
+"""(report, previous status, now) → status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvpp_operator.report import reasons
+from kvpp_operator.report.engines import EngineState
+from kvpp_operator.report.status import Outcome, Report, status
+from kvpp_operator.rules.base import Finding
+
+EARLIER, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
+PREFILL = EngineState("prefill", 0, "r1", True, "Ready", ("n1",), 22000, 22008)
+DECODE = EngineState("decode", 0, "r1", True, "Ready", ("n2",), 22009, 22024)
+UP = Report(generation=3, findings=(), wanted={"prefill": 1, "decode": 1}, engines=(PREFILL, DECODE), revision="r1")
+ERROR = Finding("GRAPH001", "error", "spec.prefill.graphMode", "Full", "No full graphs.", "seed", "set it to Eager", "seed")
+
+
+def verdict(report: Report, previous: dict[str, Any] | None = None) -> dict[str, str]:
+    found = status(report, previous or {}, NOW)
+    return {condition["type"]: f"{condition['status']}/{condition['reason']}" for condition in found["conditions"]}
+
+
+@pytest.mark.parametrize(
+    ("what", "report", "expected"),
+    [
+        ("all is well", UP, {"Accepted": "True/Accepted", "Applied": "True/Applied", "Available": "True/Available", "Ready": "True/Ready", "Reconciling": "False/Settled", "Stalled": "False/Healthy"}),
+        ("decode loads", replace(UP, engines=(PREFILL, replace(DECODE, ready=False, reason="Loading"))), {"Available": "False/NoEngineReady", "Ready": "False/EnginesNotReady", "Reconciling": "True/Progressing", "Stalled": "False/Healthy"}),
+        ("an invalid edit leaves what runs available", replace(UP, findings=(ERROR,)), {"Accepted": "False/Invalid", "PortsAllocated": "Unknown/NotPlanned", "Applied": "Unknown/NotApplied", "Available": "True/Available", "Ready": "False/SpecNotAccepted", "Reconciling": "False/Settled", "Stalled": "True/NeedsChange"}),
+        ("a foreign object is in the way", replace(UP, outcome=Outcome("ForeignObject", "Service x/y")), {"Applied": "False/ForeignObject", "Ready": "False/ObjectsNotApplied", "Stalled": "True/NeedsChange"}),
+        ("P and D of different revisions do not serve", replace(UP, engines=(PREFILL, replace(DECODE, revision="r0"))), {"Available": "False/NoEngineReady"}),
+        ("nothing is wanted", replace(UP, wanted={"prefill": 0, "decode": 0}, engines=()), {"Ready": "True/NoEnginesWanted", "Available": "False/NoEngineReady"}),
+        ("suspended", replace(UP, suspended=True), {"Reconciling": "False/Suspended", "Ready": "True/Ready"}),
+    ],
+)  # fmt: skip
+def test_conditions(what: str, report: Report, expected: dict[str, str]) -> None:
+    assert {kind: verdict(report)[kind] for kind in expected} == expected, what
+
+
+def test_a_transition_time_moves_only_with_the_status() -> None:
+    before = status(replace(UP, engines=(PREFILL, replace(DECODE, ready=False))), {}, EARLIER)
+    after = status(UP, before, NOW)
+    times = {condition["type"]: condition["lastTransitionTime"] for condition in after["conditions"]}
+    assert (times["Ready"], times["Accepted"]) == (NOW, EARLIER)
+
+
+def test_the_same_report_gives_the_same_status() -> None:
+    before = status(UP, {}, EARLIER)
+    assert status(UP, before, NOW) == before
+
+
+def test_every_condition_has_the_generation_and_a_message() -> None:
+    found = status(UP, {}, NOW)
+    assert [condition["type"] for condition in found["conditions"]] == list(reasons.CONDITIONS)
+    assert all(condition["observedGeneration"] == 3 and condition["message"] for condition in found["conditions"])
+
+
+def test_engines_show_their_ports_and_roles_their_counts() -> None:
+    found = status(UP, {}, NOW)
+    assert found["engines"][0] == {"role": "prefill", "index": 0, "revision": "r1", "ready": True, "reason": "Ready", "nodes": ["n1"], "kvPort": 22000, "kvPortLast": 22008}
+    assert found["roles"]["decode"] == {"wanted": 1, "ready": 1, "updated": 1, "summary": "1/1"}
+
+
+def test_lists_are_bounded_and_the_rest_is_counted() -> None:
+    many = tuple(replace(PREFILL, index=index) for index in range(200))
+    found = status(replace(UP, engines=many, findings=(ERROR,) * 100), {}, NOW)
+    assert (len(found["engines"]), found["engineCount"], len(found["findings"])) == (128, 200, 64)
