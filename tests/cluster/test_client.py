@@ -31,6 +31,24 @@ async def test_apply_then_get(cluster: Cluster, namespace: str) -> None:
     assert (manager["manager"], manager["operation"]) == (names.FIELD_MANAGER, "Apply")
 
 
+ODD = [
+    "\U0001f680 模型",
+    "\x7f\x80\x85\x9f",
+    "\u2028\u2029",
+    "\ufeff\ufffe\uffff",
+    "\t\r\n\x00\x1b",
+    "'\"\\",
+    " # : - {}",
+    "\\ud83d",
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+async def test_any_text_arrives_as_it_was(cluster: Cluster, namespace: str, text: str) -> None:
+    """An apply patch is read by a YAML parser, with rules of its own for what a text may hold."""
+    assert (await cluster.apply(config_map(namespace, a=text)))["data"] == {"a": text}
+
+
 async def test_apply_removes_what_is_no_longer_said(cluster: Cluster, namespace: str) -> None:
     await cluster.apply(config_map(namespace, a="1", b="2"))
     assert (await cluster.apply(config_map(namespace, a="1")))["data"] == {"a": "1"}

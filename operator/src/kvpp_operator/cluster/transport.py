@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol, Self
@@ -30,6 +31,16 @@ JSON = "application/json"
 NO_SUCH_API = "NoSuchAPI"
 # Said by a group that has lost its resource; a group that never was answers in plain text.
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
+
+
+# Inside a quoted YAML text these break the line, or are refused as unprintable; escaped they are themselves.
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+
+
+def encode(body: Manifest | Sequence[Manifest]) -> bytes:
+    """JSON that a YAML parser reads as the same: apply patches go through one, which knows no surrogate pairs."""
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode()
 
 
 class ClusterError(Exception):
@@ -106,7 +117,7 @@ class Transport:
 
         All verbs are repeated: each is either idempotent, or meets its own lost success as a conflict.
         """
-        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        data = None if body is None else encode(body)
         params = {name: value for name, value in (query or {}).items() if value}
         headers = {"Accept": accept, **({"Content-Type": content} if data is not None else {})}
         for attempt in range(self._attempts):
