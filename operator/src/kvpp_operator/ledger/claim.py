@@ -1,0 +1,119 @@
+"""Claims and the ledger that holds them: values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kvpp_operator.ports import PortRange
+
+KV, HOST = "kv", "host"
+"""Purposes. Others, written by a newer operator, are kept as they are."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Owner:
+    """A deployment; the uid tells it from one of the same name that was deleted."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Holder:
+    """One engine of one revision. Router and pool services hold ports too; `role` is then their name."""
+
+    owner: Owner
+    role: str
+    engine: int
+    revision: str
+
+    @property
+    def without_uid(self) -> Holder:
+        """What a pod's labels tell."""
+        return Holder(Owner(self.owner.namespace, self.owner.name, ""), self.role, self.engine, self.revision)
+
+    def __str__(self) -> str:
+        return f"{self.role} engine {self.engine} of {self.owner}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Claim:
+    """`holder` owns the ports of `block`, on every host."""
+
+    block: PortRange
+    holder: Holder
+    purpose: str
+
+    @property
+    def key(self) -> tuple[Holder, str]:
+        """What is unique: a holder has one block for each purpose."""
+        return self.holder, self.purpose
+
+    def __str__(self) -> str:
+        return f"{self.block} ({self.purpose}, {self.holder}, revision {self.holder.revision})"
+
+
+def _order(claim: Claim) -> tuple[object, ...]:
+    """Spell the order of claims out: comparing tuples is several times faster than comparing dataclasses."""
+    holder, owner = claim.holder, claim.holder.owner
+    first, last = claim.block.first, claim.block.last
+    identity = owner.namespace, owner.name, owner.uid, holder.role, holder.engine, holder.revision, claim.purpose
+    return first, last, *identity
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Claims, each once, in the order of their blocks. It may hold overlapping ones: it says what is."""
+
+    claims: tuple[Claim, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "claims", tuple(sorted(set(self.claims), key=_order)))
+
+    def __iter__(self) -> Iterator[Claim]:
+        return iter(self.claims)
+
+    def __len__(self) -> int:
+        return len(self.claims)
+
+    @property
+    def ports(self) -> int:
+        return sum(claim.block.length for claim in self.claims)
+
+    def find(self, holder: Holder, purpose: str) -> Claim | None:
+        """Find the holder's claim for that purpose; the lowest, should the ledger hold several."""
+        return next((claim for claim in self.claims if claim.key == (holder, purpose)), None)
+
+    def add(self, claims: Iterable[Claim]) -> Ledger:
+        return Ledger((*self.claims, *claims))
+
+    def conflicts(self) -> tuple[tuple[Claim, Claim], ...]:
+        """List every pair of claims with a port in common."""
+        pairs: list[tuple[Claim, Claim]] = []
+        open_claims: list[Claim] = []
+        for claim in self.claims:
+            open_claims = [earlier for earlier in open_claims if earlier.block.last >= claim.block.first]
+            pairs += [(earlier, claim) for earlier in open_claims]
+            open_claims.append(claim)
+        return tuple(pairs)
+
+    def is_sound(self) -> bool:
+        """Say whether no two claims overlap and no holder has two blocks for one purpose."""
+        apart = all(left.block.last < right.block.first for left, right in pairwise(self.claims))
+        return apart and len({claim.key for claim in self.claims}) == len(self.claims)
+
+    def holds(self, claims: Iterable[Claim]) -> bool:
+        """Say whether all of these stand here and overlap nothing: the last look before an engine is applied."""
+        wanted = set(claims)
+        if not wanted <= set(self.claims):
+            return False
+        return not any(left in wanted or right in wanted for left, right in self.conflicts())

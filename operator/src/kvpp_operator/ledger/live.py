@@ -1,0 +1,141 @@
+"""What live objects say of the ports they use: workloads and pods → claims.
+
+Labels and owner references say whose they are; argv and environment say which ports, because those are what the
+process binds. An engine of ours shows both blocks whole: `kv_port` and its sizes; HCCL's base, first of the host block,
+and the API port, last of it (`ports.host_layout`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from kvpp_operator import names
+from kvpp_operator.ledger.claim import HOST, KV, Claim, Holder, Ledger, Owner
+from kvpp_operator.ports import PortRange, kv_block_length
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kvpp_operator.manifest import Manifest
+
+OWNER_KIND = "KVPPDeployment"
+OWNER_UID = f"{names.DOMAIN}/deployment-uid"
+"""Annotation of pods: their owner reference names a ReplicaSet or a LeaderWorkerSet's StatefulSet."""
+
+POD_SPECS = (
+    ("spec",),
+    ("spec", "template", "spec"),
+    ("spec", "leaderWorkerTemplate", "leaderTemplate", "spec"),
+    ("spec", "leaderWorkerTemplate", "workerTemplate", "spec"),
+)
+SIZES = {
+    "data": "data-parallel-size",
+    "pipeline": "pipeline-parallel-size",
+    "prefill_context": "prefill-context-parallel-size",
+    "tensor": "tensor-parallel-size",
+}
+
+
+def holder_of(manifest: Manifest) -> Holder | None:
+    """Read whose object this is; None when its labels don't say. The uid of a pod without OWNER_UID is unknown: ""."""
+    metadata = _map(manifest, "metadata")
+    labels = _map(metadata, "labels")
+    index = labels.get(names.ENGINE)
+    if not (labels.get(names.DEPLOYMENT) and labels.get(names.ROLE) and _is_number(index)):
+        return None
+    references = [reference for reference in metadata.get("ownerReferences") or [] if isinstance(reference, dict)]
+    uids = [reference.get("uid") for reference in references if reference.get("kind") == OWNER_KIND]
+    uid = next(iter(uids), None) or _map(metadata, "annotations").get(OWNER_UID) or ""
+    owner = Owner(str(metadata.get("namespace", "")), str(labels[names.DEPLOYMENT]), str(uid))
+    return Holder(owner, str(labels[names.ROLE]), int(str(index)), str(labels.get(names.REVISION, "")))
+
+
+def live_claims(manifests: Iterable[Manifest]) -> tuple[Claim, ...]:
+    """Claims of everything on the host network in these workloads and pods, each once, in order.
+
+    Objects that we can't read say nothing, and neither do headless ranks: their workload shows the engine's head.
+    """
+    return Ledger(tuple(claim for manifest in manifests for claim in _claims(manifest))).claims
+
+
+def with_uids(live: Iterable[Claim], known: Iterable[Claim]) -> tuple[Claim, ...]:
+    """Give claims of an unknown uid the uid that the same engine has with the same block among the known ones.
+
+    The block tells apart what a name can't: pods of a deployment that was deleted, and its namesake that took over.
+    """
+    holders = {(claim.block, claim.holder.without_uid): claim.holder for claim in known if claim.holder.owner.uid}
+    return tuple(
+        Claim(claim.block, holders.get((claim.block, claim.holder), claim.holder), claim.purpose) for claim in live
+    )
+
+
+def _claims(manifest: Manifest) -> Iterator[Claim]:
+    holder = holder_of(manifest)
+    if holder is None:
+        return
+    for path in POD_SPECS:
+        spec = _map(manifest, *path)
+        if spec.get("hostNetwork") is not True:
+            continue
+        for container in spec.get("containers") or []:
+            if isinstance(container, dict) and container.get("name") == names.CONTAINER:
+                yield from _blocks(holder, container)
+
+
+def _blocks(holder: Holder, container: dict[str, Any]) -> Iterator[Claim]:
+    flags = _flags(container.get("args"))
+    kv_port = _kv_port(flags.get("kv-transfer-config", ""))
+    if kv_port:
+        sizes = {size: _port(flags.get(flag)) or 1 for size, flag in SIZES.items()}
+        yield from _claim(holder, KV, kv_port, kv_port + kv_block_length(**sizes) - 1)
+    variables = [variable for variable in container.get("env") or [] if isinstance(variable, dict)]
+    environment = {variable.get("name"): variable.get("value") for variable in variables}
+    base, api = _port(environment.get("HCCL_IF_BASE_PORT")), _port(flags.get("port"))
+    if base and api:
+        yield from _claim(holder, HOST, base, api)
+
+
+def _claim(holder: Holder, purpose: str, first: int, last: int) -> Iterator[Claim]:
+    try:
+        yield Claim(PortRange(first, last), holder, purpose)
+    except ValueError:
+        return
+
+
+def _flags(args: object) -> dict[str, str]:
+    """Parse `--flag value` and `--flag=value`; the last one counts, as in the engine's parser."""
+    flags: dict[str, str] = {}
+    words = [str(word) for word in args] if isinstance(args, list) else []
+    for index, word in enumerate(words):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            following = words[index + 1] if index + 1 < len(words) else ""
+            flags[name.replace("_", "-")] = value if equals else following
+    return flags
+
+
+def _kv_port(text: str) -> int:
+    """Find `kv_port` in a --kv-transfer-config, on the connector itself or on a child of MultiConnector; 0: none."""
+    try:
+        config = json.loads(text)
+    except ValueError:
+        return 0
+    connectors = _map(config, "kv_connector_extra_config").get("connectors")
+    children = connectors if isinstance(connectors, list) else []
+    ports = (_port(_map(connector).get("kv_port")) for connector in (config, *children))
+    return next((port for port in ports if port), 0)
+
+
+def _is_number(value: object) -> bool:
+    return str(value).isascii() and str(value).isdecimal()
+
+
+def _port(value: object) -> int:
+    return int(str(value)) if _is_number(value) else 0
+
+
+def _map(node: object, *path: str) -> dict[str, Any]:
+    for step in path:
+        node = node.get(step) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else {}
