@@ -57,6 +57,7 @@ class ResolvedRole:
     accelerator: Accelerator
     written: tuple[Written, ...]
     """What the user wrote for this role, the general first; later ones win."""
+    on_host_network: bool = False
 
     @property
     def path(self) -> str:
@@ -109,6 +110,14 @@ class ResolvedRole:
     def kv_block_length(self) -> int:
         """Ports of one engine's kv block: one number a rank, one control port a DP replica."""
         return kv_block_length(self.data, self.pipeline, self.prefill_context, self.tensor)
+
+    @property
+    def runs_model_runner_v2(self) -> bool:
+        """PCP, and PP with a DSpark or Eagle3 draft, run on Model Runner V2 only; DSA-CP on V1 only (launch facts 11.1, Runner)."""
+        if self.additional_config.get("enable_dsa_cp") in (True, 1, "true", "1"):
+            return False
+        drafted = self.speculative is not None and self.speculative.method in ("DSpark", "Eagle3")
+        return self.prefill_context > 1 or (self.pipeline > 1 and drafted)
 
     @cached_property
     def additional_config(self) -> JsonObject:
@@ -169,13 +178,18 @@ class Resolved:
         return tuple(role for role in self.roles if role.kvpp)
 
     @property
+    def reserved_ports(self) -> list[PortRange]:
+        """What the operator's configuration and the user list as used by others."""
+        listed = (*self.configuration.reserved_ports, *self.spec.networking.reserved_ports)
+        return [PortRange.parse(ports) for ports in listed]
+
+    @property
     def kv_window(self) -> Window:
         """Where kv blocks may lie: the deployment's window, else the operator's, without what is reserved."""
         networking, configuration = self.spec.networking, self.configuration
         chosen = networking.kv_ports or configuration.kv_ports
         npus = max(role.accelerator.devices_per_node for role in self.roles)
-        listed = [PortRange.parse(ports) for ports in (*configuration.reserved_ports, *networking.reserved_ports)]
-        return kv_window(npus, PortRange(chosen.first, chosen.last), listed)
+        return kv_window(npus, PortRange(chosen.first, chosen.last), self.reserved_ports)
 
     def role(self, name: RoleName) -> ResolvedRole | None:
         return next((role for role in self.roles if role.name == name), None)
@@ -228,6 +242,7 @@ def resolve_roles(spec: Spec, configuration: Configuration, flags: FlagCatalogue
             kvpp=spec.kvpp.enabled and name != "decode",
             accelerator=accelerator_of(spec, role.accelerator, configuration),
             written=(general, written_at(f"spec.{name}", role, flags)),
+            on_host_network=spec.networking.host_network,
         )
 
 
