@@ -12,7 +12,6 @@ from kvpp_operator.configuration import Configuration
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.pipeline import plan_one, wished
 from kvpp_operator.plan.model import EnginePlan, Plan
-from kvpp_operator.render.objects import revision_of
 from kvpp_operator.report.engines import WantedEngine
 from kvpp_operator.report.status import Report
 from kvpp_operator.revision import Revision, from_manifest, newest
@@ -32,21 +31,19 @@ class Decision:
 
 
 def decide(body: Mapping[str, Any], world: World, configuration: Configuration) -> Decision:
-    planned = plan_one(body, configuration, world)
     kept = newest(stored_revisions(world))
+    planned = plan_one(body, configuration, world, lambda fresh: choose_revision(fresh, kept))
     report = first_report(body, planned.judgement, kept)
-    if planned.plan is None or report.suspended:
+    if planned.plan is None or planned.revision is None or planned.fresh is None or report.suspended:
         return Decision(None, surviving(world, kept), report)
-    fresh = revision_of(planned.plan)
-    revision = choose_revision(fresh, world)
-    manifests = wished(planned.plan, revision, uid=body["metadata"].get("uid", ""))
+    manifests = wished(planned.plan, planned.revision, uid=body["metadata"].get("uid", ""))
     return Decision(
         wished=tuple(manifests),
         wanted=wanted_engines(planned.plan, manifests),
         report=replace(
             report,
-            revision=revision.hash,
-            update_available=fresh.hash if fresh.hash != revision.hash else "",
+            revision=planned.revision.hash,
+            update_available=planned.fresh.hash if planned.fresh.hash != planned.revision.hash else "",
             model=planned.plan.roles[0].served_name,
             rules_version=planned.plan.resolved.release.name,
             estimate=estimate(planned.plan),
@@ -54,9 +51,8 @@ def decide(body: Mapping[str, Any], world: World, configuration: Configuration) 
     )
 
 
-def choose_revision(fresh: Revision, world: World) -> Revision:
+def choose_revision(fresh: Revision, kept: Revision | None) -> Revision:
     """The kept one while the user's wish is the same; else the fresh one, numbered as the newest (design 4.3)."""
-    kept = newest(stored_revisions(world))
     if kept is None:
         return fresh
     usable = kept.templates.keys() == fresh.templates.keys()

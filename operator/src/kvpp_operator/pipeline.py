@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.ledger.pods import NoRoom, RoleBlock, pod_network_blocks
+from kvpp_operator.ledger.pods import NoRoom
+from kvpp_operator.ledger.refusal import Refusal
+from kvpp_operator.ledger.settle import Settled, settle
 from kvpp_operator.manifest import DeploymentKey, Manifest, Owner, apply_order, stamp
 from kvpp_operator.plan.model import Plan
-from kvpp_operator.plan.planner import plan, pod_network_ports
-from kvpp_operator.ports import PortRange
+from kvpp_operator.plan.planner import plan_roles, with_engines
+from kvpp_operator.engine_ports import PortPlan, claimed_plan, pod_network_plan, requests
+from kvpp_operator.ports import reserved_ranges
 from kvpp_operator.render.objects import objects, revision_of
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.revision import Revision
@@ -22,35 +25,72 @@ from kvpp_operator.world import OFFLINE, World
 
 @dataclass(frozen=True)
 class Planned:
-    """One document's way through the pipeline; without a plan where it was refused."""
+    """One document's way through the pipeline."""
 
     judgement: Judgement
-    plan: Plan | None
+    plan: Plan | None = None
+    """None where the document was refused, or no ports could be had."""
+    revision: Revision | None = None
+    """What the engines are made from: the kept revision while the user's wish is the same."""
+    fresh: Revision | None = None
+    """What this operator would make of the spec today."""
+    settled: Settled | None = None
+    """The ledger as it should be, on the host network."""
+    refusal: Refusal | NoRoom | None = None
+
+
+ChooseRevision = Callable[[Revision], Revision]
+
+
+def plan_one(
+    document: Any, configuration: Configuration, world: World = OFFLINE, choose: ChooseRevision = lambda fresh: fresh
+) -> Planned:
+    """`choose` decides between a fresh revision and the one that is kept."""
+    judgement = judge(document, configuration, world)
+    if judgement.resolved is None or not judgement.accepted:
+        return Planned(judgement)
+    roles = plan_roles(judgement.resolved)
+    fresh = revision_of(roles)
+    revision = choose(fresh)
+    planned = Planned(judgement, revision=revision, fresh=fresh)
+    if not judgement.resolved.spec.networking.host_network:
+        return with_ports(planned, roles, pod_network_plan(judgement.resolved))
+    settled = settle_ports(judgement.resolved, revision.hash, world)
+    planned = replace(planned, settled=settled)
+    if settled.refusal is not None:
+        return replace(planned, refusal=settled.refusal)
+    return with_ports(planned, roles, claimed_plan(judgement.resolved, settled.claims))
+
+
+def with_ports(planned: Planned, roles: Plan, ports: PortPlan | NoRoom) -> Planned:
+    if isinstance(ports, NoRoom):
+        return replace(planned, refusal=ports)
+    return replace(planned, plan=with_engines(roles, ports.ports))
+
+
+def settle_ports(resolved: Resolved, revision: str, world: World) -> Settled:
+    """One turn on the ledger: heal it by what runs, free what nobody has any more, claim what is missing."""
+    wanted = requests(resolved, revision)
+    npus = max(role.accelerator.devices_per_node for role in resolved.roles)
+    return settle(
+        world.ledger,
+        wanted,
+        live=world.live_claims,
+        keep=world.holders,
+        owners={request.holder.owner for request in wanted},
+        reserved=reserved_ranges(npus, resolved.reserved_ports),
+    )
 
 
 def plan_together(documents: Sequence[Any], configuration: Configuration, world: World = OFFLINE) -> list[Planned]:
-    """Several deployments judged and planned as one cluster, in their order."""
-    return [plan_one(document, configuration, world) for document in documents]
-
-
-def plan_one(document: Any, configuration: Configuration, world: World = OFFLINE) -> Planned:
-    judgement = judge(document, configuration, world)
-    if judgement.resolved is None or not judgement.accepted:
-        return Planned(judgement, None)
-    return Planned(judgement, plan_on_pod_network(judgement.resolved))
-
-
-def plan_on_pod_network(resolved: Resolved) -> Plan:
-    """No claims: addresses differ, so every role has one fixed block."""
-    blocks = kv_blocks(resolved)
-    assert not isinstance(blocks, NoRoom)  # rule PORT001
-    return plan(resolved, pod_network_ports(resolved, blocks))
-
-
-def kv_blocks(resolved: Resolved) -> dict[str, PortRange] | NoRoom:
-    """Block of each role that hands KV over; a unified role has none. Lengths alone decide, so replicas move nothing."""
-    roles = {role.name: RoleBlock(role.kv_block_length, role.role.kv_port) for role in resolved.roles if role.name != "unified"}
-    return pod_network_blocks(roles, resolved.kv_window)
+    """Several deployments judged and planned as one cluster, in their order: blocks of one are taken for the next."""
+    results: list[Planned] = []
+    for document in documents:
+        planned = plan_one(document, configuration, world)
+        results.append(planned)
+        if planned.settled is not None and planned.plan is not None:
+            world = replace(world, ledger=planned.settled.ledger)
+    return results
 
 
 def wished(planned: Plan, revision: Revision | None = None, uid: str = "") -> list[Manifest]:

@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kvpp_operator.ledger.claim import Claim, Holder, Ledger
 from kvpp_operator.manifest import Key, Manifest
 
 
 @dataclass(frozen=True)
 class World:
-    """An empty one is the offline world of the CLI: nothing runs, no port is claimed."""
+    """An empty one is the offline world of the command line: nothing runs, no port is claimed."""
 
     owned: Mapping[Key, Manifest] = field(default_factory=dict)
     """Live objects that this deployment controls."""
     pods: tuple[Manifest, ...] = ()
     """Live pods of its engines, in reduced form."""
+    ledger: Ledger = Ledger()
+    """The cluster's port claims."""
+    live_claims: tuple[Claim, ...] = ()
+    """What live engines of the whole cluster show of the ports they use."""
+    holders: frozenset[Holder] = frozenset()
+    """Engines of this deployment whose workload or pods are still there; their claims are kept."""
 
 
 OFFLINE = World()

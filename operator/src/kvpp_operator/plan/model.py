@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kvpp_operator.api.v1alpha1 import RoleName
-from kvpp_operator.ports import PortRange
+from kvpp_operator.engine_ports import EnginePorts
 from kvpp_operator.resolve import Resolved, ResolvedRole
 
 KvRole = Literal["kv_producer", "kv_consumer", "kv_both"]
@@ -75,21 +75,9 @@ class RolePlan:
     def has_transfer(self) -> bool:
         return bool(self.connectors)
 
-
-@dataclass(frozen=True)
-class EnginePorts:
-    """Ports of one engine. On the pod network all but the kv block are the engine's defaults."""
-
-    kv: PortRange | None
-    api: int = 8000
-    torch_master: int = 29501
-
-    def number(self, name: str) -> int:
-        """A port by its slot name: `kv`, `api`, `torch_master`."""
-        if name == "kv":
-            assert self.kv is not None
-            return self.kv.first
-        return {"api": self.api, "torch_master": self.torch_master}[name]
+    @property
+    def on_host_network(self) -> bool:
+        return self.resolved.on_host_network
 
 
 @dataclass(frozen=True)

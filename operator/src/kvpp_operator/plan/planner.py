@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
 from kvpp_operator.api.base import duration_seconds
 from kvpp_operator.api.model import Image
-from kvpp_operator.api.v1alpha1 import RoleName
 from kvpp_operator.plan.connectors import connectors
-from kvpp_operator.plan.model import EnginePlan, EnginePorts, Plan, RolePlan
+from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
+from kvpp_operator.engine_ports import EnginePortsByEngine
 from kvpp_operator.plan.weights import last_part, weights
-from kvpp_operator.ports import PortRange
 from kvpp_operator.resolve import Resolved, ResolvedRole
 
 POD_INTERFACE = "eth0"
@@ -25,20 +24,19 @@ START_SECONDS_PER_GIGABYTE = 3
 """A load of 700 GB takes up to an hour (launch facts 10.3); what is asked is a budget, not a wait."""
 
 
-def plan(resolved: Resolved, ports: Mapping[tuple[RoleName, int], EnginePorts]) -> Plan:
-    """Decide everything. `ports` holds one entry for each engine (role, index)."""
-    roles = tuple(plan_role(resolved, role) for role in resolved.roles)
+def plan_roles(resolved: Resolved) -> Plan:
+    """Everything that engines of a role have in common; engines come in with their ports (`with_engines`)."""
+    return Plan(resolved, tuple(plan_role(resolved, role) for role in resolved.roles), ())
+
+
+def with_engines(plan: Plan, ports: EnginePortsByEngine) -> Plan:
+    """`ports` has an entry for each engine (role, index)."""
     engines = tuple(
-        EnginePlan(role.name, index, ports[role.name, index]) for role in resolved.roles for index in range(role.replicas)
+        EnginePlan(role.name, index, ports[role.name, index])
+        for role in plan.resolved.roles
+        for index in range(role.replicas)
     )
-    return Plan(resolved, roles, engines)
-
-
-def pod_network_ports(resolved: Resolved, blocks: Mapping[str, PortRange]) -> dict[tuple[RoleName, int], EnginePorts]:
-    """Every engine of a role has the role's one block: addresses differ (contract, kv blocks)."""
-    return {
-        (role.name, index): EnginePorts(kv=blocks.get(role.name)) for role in resolved.roles for index in range(role.replicas)
-    }
+    return replace(plan, engines=engines)
 
 
 def plan_role(resolved: Resolved, role: ResolvedRole) -> RolePlan:

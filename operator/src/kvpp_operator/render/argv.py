@@ -75,6 +75,8 @@ def node_flags(role: RolePlan, rank: int | None) -> Iterator[Token]:
     """Rendezvous of an engine over several nodes. Data-parallel ranks follow from it: a start rank on the head would switch
     to hybrid load balancing (launch facts 11.1)."""
     api_servers = role.resolved.role.api_servers
+    if role.on_host_network and role.resolved.data > 1:
+        yield from ("--data-parallel-rpc-port", PortRef("dp_rpc"))
     if rank == 0 and api_servers is not None:
         yield from ("--api-server-count", str(api_servers))
     if role.resolved.nodes == 1:

@@ -10,7 +10,6 @@ from typing import Any
 from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
 from kvpp_operator.render.argv import argv
 from kvpp_operator.render.environment import environment
-from kvpp_operator.render.objects import numbers
 from kvpp_operator.render.tokens import PortRef, for_people
 
 
@@ -57,7 +56,7 @@ def commands(plan: Plan) -> Iterator[Command]:
 
 
 def command(plan: Plan, role: RolePlan, engine: EnginePlan, rank: int) -> Command:
-    ports = numbers(engine.ports)
+    ports = engine.ports.numbers
     kv = engine.ports.kv
     return Command(
         namespace=plan.resolved.namespace,

@@ -12,6 +12,7 @@ from typing import Any
 from kvpp_operator.api.v1alpha1 import dump
 from kvpp_operator.catalogue.chips import TRANSFER_ENV
 from kvpp_operator.plan.model import Plan, RolePlan
+from kvpp_operator.render.tokens import PortRef
 
 EnvVars = list[dict[str, Any]]
 
@@ -34,6 +35,9 @@ def ours(plan: Plan, role: RolePlan) -> Iterator[dict[str, Any]]:
     yield {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
     for name, value in {**identity(role), **timeouts(role), **parallel(role), **preset(role)}.items():
         yield {"name": name, "value": value}
+    if role.on_host_network:
+        # 60000 and up by default, on every engine of the host (vllm-ascend #16205, EJ0003).
+        yield {"name": "HCCL_IF_BASE_PORT", "value": PortRef("hccl")}
     if role.has_transfer:
         for name, value in transfer(role).items():
             yield {"name": name, "value": value}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kvpp_operator import names
-from kvpp_operator.api.v1alpha1 import RoleName
 from kvpp_operator.manifest import Manifest
-from kvpp_operator.plan.model import EnginePlan, EnginePorts, Plan
+from kvpp_operator.plan.model import EnginePlan, Plan
 from kvpp_operator.render.account import engine_account
 from kvpp_operator.render.service import role_service
 from kvpp_operator.render.template import fill, seal, template_hash
@@ -41,18 +39,8 @@ def engines(name: str, namespace: str, revision: Revision, planned: Iterable[Eng
             role=engine.role,
             index=engine.index,
             revision=revision.hash,
-            ports=numbers(engine.ports),
+            ports=engine.ports.numbers,
         )
         for engine in planned
         if engine.role in revision.templates
     ]
-
-
-def numbers(ports: EnginePorts) -> dict[str, int]:
-    """Ports by slot name."""
-    found = {"api": ports.api, "torch_master": ports.torch_master}
-    return {**found, "kv": ports.kv.first} if ports.kv else found
-
-
-def engine_name(plan: Plan, revision: Revision, role: RoleName, index: int) -> str:
-    return names.engine(plan.resolved.name, role, index, revision.hash)

@@ -75,7 +75,7 @@ def container(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
         # No command: the image's entrypoint sources the CANN environment and then executes its arguments (launch facts 11.1).
         "args": ["vllm", *argv(plan, role, rank)],
         "env": environment(plan, role),
-        "ports": [{"name": "http", "containerPort": PortRef("api"), "protocol": "TCP"}] if rank == 0 else [],
+        "ports": container_ports(role, rank),
         "resources": {"limits": {resource: str(devices)}, "requests": {"cpu": str(role.cpus), resource: str(devices)}},
         "volumeMounts": [mount(volume) for volume in volumes(role)],
         **(probes(plan, role) if rank == 0 else headless_probes(role)),
@@ -83,6 +83,33 @@ def container(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
         # The first failure's reason reaches the pod's status, and from there ours.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def container_ports(role: RolePlan, rank: int | None) -> list[dict[str, Any]]:
+    """The API; on the host network every port that this pod really binds, as hostPort: the scheduler's last guard."""
+    ports = [("http", PortRef("api"))] if rank == 0 else []
+    if role.on_host_network:
+        ports += host_ports(role, rank)
+    host = [{"hostPort": port} if role.on_host_network else {} for _, port in ports]
+    return [
+        {"name": name, "containerPort": port, **bound, "protocol": "TCP"}
+        for (name, port), bound in zip(ports, host, strict=True)
+    ]
+
+
+def host_ports(role: RolePlan, rank: int | None) -> list[tuple[str, PortRef]]:
+    """HCCL is missing: it binds base + physical id of its NPUs, which nobody knows beforehand; its block is claimed."""
+    resolved, found = role.resolved, []
+    if rank == 0 and resolved.data > 1:
+        found.append(("dp-rpc", PortRef("dp_rpc")))
+    if rank == 0 and resolved.nodes > 1:
+        found.append(("master", PortRef("torch_master")))
+    if role.name == "prefill":
+        # A DP rank's control port is bound on its first node: the head has the ranks that start there.
+        on_head = range(max(1, resolved.data // resolved.nodes))
+        ranks = on_head if rank == 0 else [one for one in range(resolved.data) if one not in on_head]
+        found += [(f"kv-{one}", PortRef("kv", resolved.devices + one)) for one in ranks]
+    return found
 
 
 def probes(plan: Plan, role: RolePlan) -> dict[str, Any]:

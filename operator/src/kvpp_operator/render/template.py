@@ -17,7 +17,7 @@ from kvpp_operator.render.tokens import Json, PodRef, PortRef, compact, escape
 
 Path = list[str | int]
 Template = dict[str, Any]
-"""`{"workload": manifest without identity, "slots": [{"at": path, "inside": path in a JSON text or absent, "port": slot}]}`."""
+"""`{"workload": manifest without identity, "slots": [{"at": path, "inside": path in a JSON text, if it is in one, "port": name, "offset"}]}`."""
 
 TEXT_KEYS = ("args", "value")
 """Fields whose ports are text: arguments and environment variables."""
@@ -35,19 +35,23 @@ def walk(node: Any, at: Path, slots: list[dict[str, Any]], *, text: bool) -> Any
         in_arguments = bool(at) and at[-1] == "args"
         return [walk(item, [*at, index], slots, text=in_arguments) for index, item in enumerate(node)]
     if isinstance(node, PortRef):
-        slots.append({"at": at, "port": node.slot})
+        slots.append({"at": at, **slot_of(node)})
         return "0" if text else 0
     if isinstance(node, PodRef):
         return str(node)
     if isinstance(node, Json):
-        slots += ({"at": at, "inside": inside, "port": slot} for inside, slot in ports_in(node.value, []))
+        slots += ({"at": at, "inside": inside, **slot_of(port)} for inside, port in ports_in(node.value, []))
         return escape(compact(zeroed(node.value)))
     return escape(node) if text and isinstance(node, str) and at[-2:-1] == ["args"] else node
 
 
-def ports_in(value: Any, at: Path) -> Iterator[tuple[Path, str]]:
+def slot_of(port: PortRef) -> dict[str, Any]:
+    return {"port": port.slot, **({"offset": port.offset} if port.offset else {})}
+
+
+def ports_in(value: Any, at: Path) -> Iterator[tuple[Path, PortRef]]:
     if isinstance(value, PortRef):
-        yield at, value.slot
+        yield at, value
     for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
         yield from ports_in(item, [*at, key])
 
@@ -64,7 +68,7 @@ def fill(template: Template, *, deployment: str, namespace: str, role: str, inde
     """One engine's workload. `ports` by slot name."""
     manifest: Manifest = copy.deepcopy(template["workload"])
     for slot in template["slots"]:
-        put(manifest, slot, ports[slot["port"]])
+        put(manifest, slot, ports[slot["port"]] + slot.get("offset", 0))
     selector = names.engine_selector(deployment, role, index, revision)
     labels = {**names.base_labels(deployment), "app.kubernetes.io/component": role, **selector}
     manifest["metadata"] |= {

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
 class PortRef:
-    """A port of the engine by its slot name (`EnginePorts.number`)."""
+    """A port of the engine by its name (`EnginePorts.numbers`), or the one `offset` above it."""
 
     slot: str
+    offset: int = 0
+
+    def number(self, ports: Mapping[str, int]) -> int:
+        return ports[self.slot] + self.offset
 
 
 @dataclass(frozen=True)
@@ -50,10 +55,10 @@ def escape(text: str) -> str:
     return re.sub(r"\$(?=[$(])", "$$", text) if "$" in text else text
 
 
-def with_ports(value: Any, ports: dict[str, int]) -> Any:
+def with_ports(value: Any, ports: Mapping[str, int]) -> Any:
     """The value with each `PortRef` replaced by its number."""
     if isinstance(value, PortRef):
-        return ports[value.slot]
+        return value.number(ports)
     if isinstance(value, dict):
         return {key: with_ports(item, ports) for key, item in value.items()}
     if isinstance(value, list):
@@ -61,8 +66,8 @@ def with_ports(value: Any, ports: dict[str, int]) -> Any:
     return value
 
 
-def for_people(token: Token, ports: dict[str, int]) -> str:
+def for_people(token: Token, ports: Mapping[str, int]) -> str:
     """What vLLM receives; what only the pod knows is `$(NAME)`."""
     if isinstance(token, Json):
         return compact(with_ports(token.value, ports))
-    return str(ports[token.slot]) if isinstance(token, PortRef) else str(token)
+    return str(token.number(ports)) if isinstance(token, PortRef) else str(token)
