@@ -1,0 +1,99 @@
+"""The operator's rights are those that its code uses, neither more nor less."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from kvpp_operator.manifest import KINDS, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Template = Callable[..., str]
+    Rights = dict[tuple[str, str], set[str]]
+
+# kopf lists and watches; `cluster.apply` reads what the watches do not show, applies (create, patch) and prunes.
+OWNED = {"get", "list", "watch", "create", "patch", "delete"}
+
+# (API group, resource, verbs, who needs them)
+BESIDE_OWNED = (
+    ("serving.kvpp.io", "kvppdeployments", "get list watch", "controller: what is wished"),
+    ("serving.kvpp.io", "kvppdeployments/status", "patch", "Cluster.apply_status"),
+    (
+        "serving.kvpp.io",
+        "kvppdeployments/finalizers",
+        "update",
+        "blockOwnerDeletion, OwnerReferencesPermissionEnforcement",
+    ),
+    ("", "pods", "get list watch", "status.engines: why an engine is not ready"),
+    ("events.k8s.io", "events", "create", "transitions of conditions"),
+)
+# Nobody may grant what they lack, so the operator has what the Roles of its pods say.
+HANDED_ON = (
+    ("coordination.k8s.io", "leases", "get create update patch", "MetaService pods: leader election"),
+    ("", "pods", "get patch", "MetaService pods: the leader labels itself"),
+    ("discovery.k8s.io", "endpointslices", "get list watch", "router pods: the ready engines"),
+)
+CLUSTER_WIDE = (("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "kopf: an API that comes later"),)
+
+
+def group_of(kind: Kind) -> str:
+    return kind.api_version.rpartition("/")[0]
+
+
+def rights(rows: tuple[tuple[str, str, str, str], ...]) -> Rights:
+    found: Rights = {}
+    for group, resource, verbs, _ in rows:
+        found.setdefault((group, resource), set()).update(verbs.split())
+    return found
+
+
+def granted(role: dict[str, Any]) -> Rights:
+    found: Rights = {}
+    for rule in role["rules"]:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["verbs"])
+    return found
+
+
+NEEDED = {(group_of(kind), kind.plural): set(OWNED) for kind in KINDS} | rights((*BESIDE_OWNED, *HANDED_ON))
+
+
+def test_cluster_role_holds_what_the_code_uses(template: Template) -> None:
+    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == NEEDED | rights(CLUSTER_WIDE)
+
+
+def test_a_list_of_namespaces_needs_no_cluster_role(template: Template) -> None:
+    text = template({"config": {"watchNamespaces": ["team-a", "team-b"]}})
+    roles = [m for m in yaml.safe_load_all(text) if m and m["kind"] in ("ClusterRole", "ClusterRoleBinding")]
+    assert roles == []
+    for namespace in ("team-a", "team-b"):
+        assert granted(role_of(text, "Role", "test-kvpp-operator", namespace)) == NEEDED
+
+
+def test_no_wildcards_no_secrets(template: Template) -> None:
+    for (group, resource), verbs in granted(role_of(template(), "ClusterRole", "test-kvpp-operator")).items():
+        assert "*" not in {group, resource, *verbs}
+        assert resource != "secrets"
+
+
+def test_people_may_do_with_deployments_what_they_may_do_with_others(template: Template) -> None:
+    text = template()
+    deployments = ("serving.kvpp.io", "kvppdeployments")
+    assert granted(role_of(text, "ClusterRole", "test-kvpp-operator-view"))[deployments] == {"get", "list", "watch"}
+    assert granted(role_of(text, "ClusterRole", "test-kvpp-operator-edit")) == {
+        deployments: {"create", "update", "patch", "delete", "deletecollection"}
+    }
+
+
+def role_of(text: str, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
+    identity = (kind, name, namespace)
+    found: dict[str, Any] = next(
+        m
+        for m in yaml.safe_load_all(text)
+        if m and (m["kind"], m["metadata"]["name"], m["metadata"].get("namespace")) == identity
+    )
+    return found
