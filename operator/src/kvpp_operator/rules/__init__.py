@@ -9,17 +9,36 @@ from typing import Any
 from kvpp_operator.api.v1alpha1 import KVPPDeployment
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.resolve import Resolved, resolve
-from kvpp_operator.rules import graph, model, parallelism, paths, roles, speculative, version
+from kvpp_operator.rules import (
+    additional_config,
+    cache,
+    claims,
+    context,
+    drafts,
+    gain,
+    graph,
+    model,
+    nodes,
+    parallelism,
+    paths,
+    roles,
+    schedulers,
+    speculative,
+    version,
+)
 from kvpp_operator.rules.base import Finding, Rule, sort_key
 from kvpp_operator.rules.schema import Parsed, parse_all
 from kvpp_operator.rules.schema_rules import SCHEMA
 from kvpp_operator.world import World
 
-AREAS = (roles, model, graph, parallelism, speculative, version)
+AREAS = (
+    version, roles, model, graph, parallelism, nodes, gain, context, cache, speculative, drafts,
+    additional_config, schedulers, claims,
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
     *SCHEMA,
-    *(value for area in AREAS for value in vars(area).values() if isinstance(value, Rule)),
+    *(rule for area in AREAS for rule in vars(area).values() if isinstance(rule, Rule)),
 )
 """Every rule, in the order of the areas."""
 

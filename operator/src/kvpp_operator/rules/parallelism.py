@@ -67,22 +67,27 @@ def decode_context_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     "PAR003",
     severity="error",
     evidence="check",
-    source="vLLM 0.30 ParallelConfig: DCP re-uses the TP ranks, so TP must be a multiple of it",
-    message="DCP splits the TP ranks, so tensor must be a multiple of decodeContext.",
+    source="vLLM 0.30 ParallelConfig: without PCP DCP re-uses the TP ranks; with PCP it is off, spans PCP, or TP x PCP",
+    message="DCP re-uses other ranks: tensor must be a multiple of decodeContext; with PCP, decodeContext is 1, prefillContext "
+    "or tensor x prefillContext.",
     fix="",
     cel=tuple(
         Cel(
-            f"!has(self.{role}) || self.{role}.parallelism.tensor % self.{role}.parallelism.decodeContext == 0",
+            f"!has(self.{role}) || (self.{role}.parallelism.prefillContext == 1 "
+            f"? self.{role}.parallelism.tensor % self.{role}.parallelism.decodeContext == 0 "
+            f": self.{role}.parallelism.decodeContext in [1, self.{role}.parallelism.prefillContext, "
+            f"self.{role}.parallelism.tensor * self.{role}.parallelism.prefillContext])",
             field_path=f".{role}.parallelism.decodeContext",
         )
         for role in ALL_ROLES
     ),
 )
-def decode_context_does_not_divide_tensor(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """TP that is no multiple of DCP."""
+def decode_context_does_not_fit(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """DCP that does not fit TP and PCP."""
     for role in resolved.roles:
-        size = role.role.parallelism.decode_context
-        if role.tensor % size:
+        size, context = role.role.parallelism.decode_context, role.prefill_context
+        fits = size in (1, context, role.tensor * context) if context > 1 else role.tensor % size == 0
+        if not fits:
             path = f"{role.path}.parallelism.decodeContext"
             yield Fact(path, size, (Set(path, 1),))
 

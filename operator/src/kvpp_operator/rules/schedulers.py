@@ -1,0 +1,205 @@
+"""`additionalConfig` keys that need or exclude a role, a layout or an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvpp_operator.resolve import Resolved, ResolvedRole
+from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
+from kvpp_operator.rules.values import Place, is_true, scheduling, wins
+from kvpp_operator.world import World
+
+PLATFORM = "vLLM Ascend 0.30 platform.py, _check_ascend_config"
+
+
+def switched_on(role: ResolvedRole, *names: str) -> Iterator[Place]:
+    """Scheduler switches that are on for a role."""
+    for name in names:
+        place = scheduling(role, name)
+        if place is not None and is_true(place.value):
+            yield place
+
+
+def part_is_on(role: ResolvedRole, *keys: str) -> Place | None:
+    """A part's `enabled`, below `scheduler_config` or at the deprecated top level."""
+    place = wins(role, "scheduler_config", *keys, "enabled") or wins(role, *keys, "enabled")
+    return place if place is not None and is_true(place.value) else None
+
+
+@rule(
+    "SCHED001",
+    severity="error",
+    evidence="check",
+    source="launch facts 1.2 rule 36 and 11.1: recompute_scheduler_enable is for kv_consumer only",
+    message="The recompute scheduler is for decode only; on {role} the engine refuses or drops it.",
+    fix="and set it in spec.decode.additionalConfig where you need it",
+)
+def recompute_off_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Recompute scheduler on prefill or unified."""
+    for role in resolved.roles:
+        if role.name != "decode":
+            for place in switched_on(role, "recompute_scheduler_enable"):
+                yield Fact(place.path, place.value, place.removal, {"role": role.name})
+
+
+@rule(
+    "SCHED002",
+    severity="error",
+    evidence="check",
+    source=f"{PLATFORM}: balance scheduling only without a connector or with kv_role kv_both",
+    message="Balance scheduling is for engines that prefill and decode; {role} of this deployment has kv_role {kv_role}.",
+    fix="",
+)
+def balance_with_disaggregation(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Balance scheduling in a P/D deployment, or with a pool producer."""
+    kv_roles = {"prefill": "kv_producer", "decode": "kv_consumer"}
+    if resolved.spec.pooling is not None and resolved.spec.pooling.role == "Producer":
+        kv_roles["unified"] = "kv_producer"
+    for role in resolved.roles:
+        for place in switched_on(role, "enable_balance_scheduling"):
+            if role.name in kv_roles:
+                yield Fact(place.path, place.value, place.removal, {"role": role.name, "kv_role": kv_roles[role.name]})
+
+
+@rule(
+    "SCHED003",
+    severity="error",
+    evidence="check",
+    source="launch facts 1.2 rule 37: dynamic chunked pipeline parallelism needs pipeline parallelism",
+    message="profiling_chunk_config sizes chunks for pipeline stages; it needs a pipeline of 2 or more.",
+    fix="",
+)
+def profiling_chunk_without_pipeline(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Profiled chunk sizes without PP."""
+    for role in resolved.roles:
+        place = part_is_on(role, "profiling_chunk_config")
+        if place is not None and role.pipeline == 1:
+            yield Fact(place.path, place.value, place.removal)
+
+
+@rule(
+    "SCHED004",
+    severity="error",
+    evidence="check",
+    source="vLLM Ascend 0.30 AscendConfig: profiling_chunk_config and balance scheduling exclude each other",
+    message="profiling_chunk_config and balance scheduling can't be on together.",
+    fix="",
+)
+def profiling_chunk_with_balance(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Profiled chunk sizes with balance scheduling."""
+    for role in resolved.roles:
+        if part_is_on(role, "profiling_chunk_config") is not None:
+            for place in switched_on(role, "enable_balance_scheduling"):
+                yield Fact(place.path, place.value, place.removal)
+
+
+@rule(
+    "SCHED005",
+    severity="error",
+    evidence="check",
+    source=f"{PLATFORM}: profiling_chunk_config with async scheduling needs Model Runner V2",
+    message="profiling_chunk_config with asynchronous scheduling needs Model Runner V2, which this engine does not run on.",
+    fix="",
+)
+def profiling_chunk_with_async(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Profiled chunk sizes with asynchronous scheduling on the old runner."""
+    for role in resolved.roles:
+        place = part_is_on(role, "profiling_chunk_config")
+        if place is not None and role.scheduler.async_scheduling and not role.runs_model_runner_v2:
+            yield Fact(place.path, place.value, (Set(f"{role.path}.scheduler.asyncScheduling", value=False),))
+
+
+DECODE_ONLY = (
+    (("enable_kv_nz",), "the NZ cache layout"),
+    (("sparse_kv_offload_config", "enabled"), "sparse KV offload"),
+    (("scheduler_config", "dyntra_lb_config", "enabled"), "DyntraLB"),
+)
+
+
+@rule(
+    "SCHED006",
+    severity="error",
+    evidence="check",
+    source="vLLM Ascend 0.30 AscendConfig and platform.py: kv_consumer only",
+    message="{what} is for decode of a P/D deployment only; on {role} the engine does not start.",
+    fix="",
+)
+def decode_only_off_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Features of decode on another role."""
+    for role in resolved.roles:
+        if role.name == "decode":
+            continue
+        for keys, what in DECODE_ONLY:
+            place = wins(role, *keys)
+            keeps = wins(role, "sparse_kv_offload_config", "keep_device_kv_cache")
+            debugging = keys[0] == "sparse_kv_offload_config" and keeps is not None and is_true(keeps.value)
+            if place is not None and is_true(place.value) and not debugging:
+                yield Fact(place.path, place.value, place.removal, {"what": what[0].upper() + what[1:], "role": role.name})
+
+
+@rule(
+    "SCHED007",
+    severity="error",
+    evidence="check",
+    source=f"{PLATFORM}: ShortRequestFirst is supported on prefill or mixed nodes",
+    message="Short-request-first scheduling is not for decode; the engine does not start with it.",
+    fix="",
+)
+def short_first_on_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Short-request-first scheduling on decode."""
+    for role in resolved.roles:
+        place = part_is_on(role, "short_request_first_config")
+        if role.name == "decode" and place is not None:
+            yield Fact(place.path, place.value, place.removal)
+
+
+def dynamic_balancing(role: ResolvedRole) -> Place | None:
+    """The key that switches dynamic EPLB on: itself, or a place to record expert maps."""
+    place = wins(role, "eplb_config", "dynamic_eplb")
+    if place is not None and is_true(place.value):
+        return place
+    recording = wins(role, "eplb_config", "expert_map_record_path")
+    return recording if recording is not None and recording.value is not None else None
+
+
+@rule(
+    "SCHED008",
+    severity="error",
+    evidence="check",
+    source="launch facts 11.1: dynamic EPLB without DYNAMIC_EPLB=true in the environment asserts at start",
+    message="Dynamic expert load balancing needs DYNAMIC_EPLB=true in the environment; without it the engine asserts at start.",
+    fix="",
+)
+def dynamic_eplb_without_environment(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Dynamic EPLB without its environment variable."""
+    for role in resolved.roles:
+        place = dynamic_balancing(role)
+        env = {variable.name: variable.value or "" for variable in role.env}
+        is_set = env.get("DYNAMIC_EPLB", "").lower() in ("true", "1") or env.get("EXPERT_MAP_RECORD") == "true"
+        if place is not None and not is_set:
+            yield Fact(place.path, place.value, (variable_added(role, "DYNAMIC_EPLB", "true"),))
+
+
+def variable_added(role: ResolvedRole, name: str, value: str) -> Edit:
+    """The role's environment with one variable set."""
+    names = [variable.name for variable in role.role.env]
+    index = names.index(name) if name in names else len(names)
+    return Set(f"{role.path}.env[{index}]", {"name": name, "value": value})
+
+
+@rule(
+    "SCHED009",
+    severity="error",
+    evidence="guide",
+    source="launch facts 7.1: DYNAMIC_EPLB is for Model Runner V1, V2 raises",
+    message="Dynamic expert load balancing runs on Model Runner V1 only, but this engine needs V2 ({why}).",
+    fix="",
+)
+def dynamic_eplb_on_the_new_runner(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Dynamic EPLB on Model Runner V2."""
+    for role in resolved.roles:
+        place = dynamic_balancing(role)
+        if place is not None and role.runs_model_runner_v2:
+            why = "prefillContext" if role.prefill_context > 1 else "the draft with pipeline"
+            removal = (Remove(place.path), *(edit for edit in place.removal if edit.path != place.path))
+            yield Fact(place.path, place.value, removal, {"why": why})
