@@ -43,7 +43,8 @@ class ControlPlane:
     """etcd, kube-apiserver, and as wished kube-controller-manager and kube-scheduler, in one folder.
 
     `directory` gets certificates, database, kubeconfig files and `logs/`; a tmpfs makes it fast.  `address` is where
-    the API server listens: loopback, or an address of a network namespace that the caller runs in.
+    the API server listens: loopback, or an address of a network namespace that the caller runs in; `port` is only
+    the first one tried.
     """
 
     def __init__(
@@ -54,12 +55,13 @@ class ControlPlane:
         scheduler: bool = True,
         controller_manager: bool = True,
         address: str = "127.0.0.1",
+        port: int | None = None,
         apiserver_flags: Sequence[str] = (),
         controller_manager_flags: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.address = address
-        self.port = 0
+        self.port = port or free_port(address)
         self._programs = programs
         self._wants_scheduler = scheduler
         self._wants_controller_manager = controller_manager
@@ -108,7 +110,7 @@ class ControlPlane:
         try:
             self._make_identities()
             self._spawn("etcd", *self._etcd_flags(), cwd=self.directory)
-            self._start_apiserver()
+            self._start_apiserver(may_move=True)
             for name, user in (("admin", "admin"), ("kcm", "kcm"), ("scheduler", "scheduler")):
                 access = kubeconfig.with_certificate(self.server, self.ca, self.authority.identity(user))
                 kubeconfig.write(self.directory / f"{name}.kubeconfig", access)
@@ -130,7 +132,7 @@ class ControlPlane:
         """Kill kube-apiserver, wait, and start it again on the same port; etcd and the others keep running."""
         self._processes["kube-apiserver"].stop(grace_seconds=0)
         time.sleep(down_seconds)
-        self._start_apiserver()
+        self._start_apiserver(may_move=False)
 
     def require_running(self) -> None:
         """Raise ProgramError when one of the programs has ended."""
@@ -177,19 +179,19 @@ class ControlPlane:
         self.authority.issue("kcm", "/CN=system:kube-controller-manager")
         self.authority.issue("scheduler", "/CN=system:kube-scheduler")
 
-    def _start_apiserver(self) -> None:
-        """Start kube-apiserver and wait for /readyz; on the first start a taken port is given up for another."""
-        is_first = not self.port
+    def _start_apiserver(self, *, may_move: bool) -> None:
+        """Start kube-apiserver and wait for /readyz; a taken port is given up for another, or waited for."""
         for _ in range(PORT_ATTEMPTS):
-            if is_first:
-                self.port = free_port(self.address)
             process = self._spawn("kube-apiserver", *self._apiserver_base_flags(), *self._apiserver_flags)
             try:
                 self._wait_ready()
             except ProgramError:
                 if process.is_running or PORT_TAKEN not in process.last_words(40):
                     raise
-                time.sleep(0 if is_first else 1)
+                if may_move:
+                    self.port = free_port(self.address)
+                else:
+                    time.sleep(1)
             else:
                 return
         raise ProgramError(f"kube-apiserver found no free port on {self.address}, the last one was {self.port}")

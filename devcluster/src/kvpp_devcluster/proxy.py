@@ -128,8 +128,13 @@ class WriteProxy:
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
-        await asyncio.gather(*self._forwards, return_exceptions=True)
+        await self.settled()
         await self._session.close()
+
+    async def settled(self) -> None:
+        """Wait until the server has answered every write that arrived, also those of a client that is gone."""
+        while self._forwards:
+            await asyncio.gather(*self._forwards, return_exceptions=True)
 
     def forget(self) -> None:
         """Count from zero again."""
