@@ -21,6 +21,7 @@ from kvpp_operator.manifest import (
     PODS,
     DeploymentKey,
     Key,
+    Kind,
     Manifest,
     controller_of,
     key_of,
@@ -58,6 +59,8 @@ class Cache:
         self._gone: OrderedDict[Key, str] = OrderedDict()
         self.conditions: Counter[tuple[str, str]] = Counter()
         """How many KVPPDeployments have a condition in a status: (type, status) → number."""
+        self.served: frozenset[Kind] = frozenset()
+        """Kinds that we watch because the cluster serves their API; optional ones come and go."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -74,7 +77,7 @@ class Cache:
         version = meta.get("resourceVersion", "")
         known = self._entries.get(key)
         latest = self._gone.get(key, "") if known is None else known.resource_version
-        if version == latest or _is_older(version, latest):
+        if version == latest or is_older(version, latest):
             return False
         self._forget(key)
         self._gone.pop(key, None)
@@ -187,6 +190,6 @@ def _ordinal(version: str) -> int:
     return int(version) if version.isdigit() else -1
 
 
-def _is_older(version: str, than: str) -> bool:
+def is_older(version: str, than: str) -> bool:
     """Compare resource versions: whole numbers that grow (documented since Kubernetes 1.35); others do not compare."""
     return -1 < _ordinal(version) < _ordinal(than)

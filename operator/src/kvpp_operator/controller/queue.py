@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 K = TypeVar("K", bound=Hashable)
-Seen = TypeVar("Seen", contravariant=True)
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 BACKOFF_SECONDS = 0.05
 BACKOFF_LIMIT_SECONDS = 60.0
@@ -89,10 +89,10 @@ class Schedule(Generic[K]):
         return key not in self._running and self._due.get(key) == due
 
 
-class Observer(Protocol[Seen]):
+class Observer(Protocol[Seen_contra]):
     """Told when a look is over; `retry_seconds` is set beside an error only."""
 
-    def __call__(self, key: Seen, seconds: float, error: Exception | None, retry_seconds: float) -> None: ...
+    def __call__(self, key: Seen_contra, seconds: float, error: Exception | None, retry_seconds: float) -> None: ...
 
 
 class WorkQueue(Generic[K]):
