@@ -18,7 +18,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from kvpp_operator.ledger.allocate import Allocation, Request, allocate
 from kvpp_operator.ledger.claim import HOST, KV, Claim, Holder, Ledger, Owner
@@ -63,7 +70,7 @@ class Writer:
     """One operator process between its reads and its writes; a crash forgets all of it."""
 
     version: int | None = None
-    ledger: Ledger = Ledger()
+    ledger: Ledger = field(default_factory=Ledger)
     look: tuple[list[Request], set[Holder], tuple[Claim, ...], set[Owner] | None] | None = None
     granted: dict[Holder, tuple[Claim, ...]] = field(default_factory=dict)
 
@@ -224,9 +231,12 @@ class Cluster(RuleBasedStateMachine):
     @rule(first=st.integers(0, 9), second=st.integers(0, 9), sweep=st.booleans(), stop_after=st.integers(0, 9))
     def race(self, first: int, second: int, sweep: bool, stop_after: int) -> None:  # noqa: FBT001
         """Both writers read and look before either writes; what both were granted is then applied in turn."""
-        for step in (self.read, lambda index: self.look(index, (first, second)[index], sweep and index == 1), self.commit):
-            step(0)
-            step(1)
+        for index in (0, 1):
+            self.read(index)
+        for index in (0, 1):
+            self.look(index, (first, second)[index], sweep and index == 1)
+        for index in (0, 1):
+            self.commit(index)
         for number in range(stop_after):
             self.apply(number % 2, 0)
 

@@ -1,10 +1,14 @@
-"""Claims and the ledger that holds them: values."""
+"""Claims and the ledger that holds them: values.
+
+The small ones are named tuples because a turn hashes and compares them by the thousand: a frozen dataclass is five
+times slower at both.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -15,8 +19,7 @@ KV, HOST = "kv", "host"
 """Purposes. Others, written by a newer operator, are kept as they are."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Owner:
+class Owner(NamedTuple):
     """A deployment; the uid tells it from one of the same name that was deleted."""
 
     namespace: str
@@ -27,8 +30,7 @@ class Owner:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Holder:
+class Holder(NamedTuple):
     """One engine of one revision. Router and pool services hold ports too; `role` is then their name."""
 
     owner: Owner
@@ -45,8 +47,7 @@ class Holder:
         return f"{self.role} engine {self.engine} of {self.owner}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Claim:
+class Claim(NamedTuple):
     """`holder` owns the ports of `block`, on every host."""
 
     block: PortRange
@@ -62,12 +63,8 @@ class Claim:
         return f"{self.block} ({self.purpose}, {self.holder}, revision {self.holder.revision})"
 
 
-def _order(claim: Claim) -> tuple[object, ...]:
-    """Spell the order of claims out: comparing tuples is several times faster than comparing dataclasses."""
-    holder, owner = claim.holder, claim.holder.owner
-    first, last = claim.block.first, claim.block.last
-    identity = owner.namespace, owner.name, owner.uid, holder.role, holder.engine, holder.revision, claim.purpose
-    return first, last, *identity
+def _order(claim: Claim) -> tuple[int, int, Holder, str]:
+    return claim.block.first, claim.block.last, claim.holder, claim.purpose
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,10 +64,11 @@ def with_uids(live: Iterable[Claim], known: Iterable[Claim]) -> tuple[Claim, ...
 
     The block tells apart what a name can't: pods of a deployment that was deleted, and its namesake that took over.
     """
+    live = tuple(live)
+    if all(claim.holder.owner.uid for claim in live):
+        return live
     holders = {(claim.block, claim.holder.without_uid): claim.holder for claim in known if claim.holder.owner.uid}
-    return tuple(
-        Claim(claim.block, holders.get((claim.block, claim.holder), claim.holder), claim.purpose) for claim in live
-    )
+    return tuple(claim._replace(holder=holders.get((claim.block, claim.holder), claim.holder)) for claim in live)
 
 
 def _claims(manifest: Manifest) -> Iterator[Claim]:
