@@ -9,10 +9,14 @@ from typing import Any
 from kvpp_operator import names
 from kvpp_operator.api.v1alpha1 import ROLES
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.manifest import Manifest
+from kvpp_operator.ledger.pods import NoRoom
+from kvpp_operator.ledger.refusal import Refusal, Taken
+from kvpp_operator.ledger.settle import Settled
+from kvpp_operator.manifest import Key, Manifest
 from kvpp_operator.pipeline import plan_one, wished
 from kvpp_operator.plan.model import EnginePlan, Plan
 from kvpp_operator.report.engines import WantedEngine
+from kvpp_operator.report.status import Outcome as Ports
 from kvpp_operator.report.status import Report
 from kvpp_operator.revision import Revision, from_manifest, newest
 from kvpp_operator.rules import Judgement
@@ -28,14 +32,23 @@ class Decision:
     wanted: tuple[WantedEngine, ...]
     report: Report
     """Complete but for what applying and looking at engines brings."""
+    settled: Settled | None = None
+    """The port ledger as it must be before anything is applied; None: nothing was planned, and no claim changes."""
+    make_way: tuple[Key, ...] = ()
+    """Workloads of an older revision that stand on ports which the new one is pinned to: they go first."""
 
 
 def decide(body: Mapping[str, Any], world: World, configuration: Configuration) -> Decision:
     kept = newest(stored_revisions(world))
     planned = plan_one(body, configuration, world, lambda fresh: choose_revision(fresh, kept))
     report = first_report(body, planned.judgement, kept)
-    if planned.plan is None or planned.revision is None or planned.fresh is None or report.suspended:
+    if report.suspended:
         return Decision(None, surviving(world, kept), report)
+    if planned.plan is None or planned.revision is None or planned.fresh is None:
+        if planned.refusal is not None:
+            report = replace(report, ports=Ports("PortsUnavailable", planned.refusal.message))
+        way = make_way(planned.refusal, world)
+        return Decision(None, surviving(world, kept), report, planned.settled, way)
     manifests = wished(planned.plan, planned.revision, uid=body["metadata"].get("uid", ""))
     return Decision(
         wished=tuple(manifests),
@@ -47,7 +60,9 @@ def decide(body: Mapping[str, Any], world: World, configuration: Configuration) 
             model=planned.plan.roles[0].served_name,
             rules_version=planned.plan.resolved.release.name,
             estimate=estimate(planned.plan),
+            ports=Ports("Claimed" if planned.plan.resolved.spec.networking.host_network else "PodNetwork"),
         ),
+        settled=planned.settled,
     )
 
 
@@ -61,6 +76,22 @@ def choose_revision(fresh: Revision, kept: Revision | None) -> Revision:
     if kept.hash == fresh.hash:  # the wish was said differently and means the same
         return kept
     return replace(fresh, number=kept.number + 1)
+
+
+def make_way(refusal: Refusal | NoRoom | None, world: World) -> tuple[Key, ...]:
+    """A pinned role can't surge: when the only trouble is an older revision of its own, that one is stopped first."""
+    if not isinstance(refusal, Refusal):
+        return ()
+    taken = [problem for problem in refusal.problems if isinstance(problem, Taken)]
+    own = [problem for problem in taken if problem.other.holder.owner.name == problem.holder.owner.name
+           and problem.other.holder.owner.namespace == problem.holder.owner.namespace]  # fmt: skip
+    if len(own) < len(refusal.problems):
+        return ()
+    revisions = {problem.other.holder.revision for problem in own}
+    return tuple(
+        key for key, manifest in world.owned.items()
+        if key.kind in WORKLOADS and manifest["metadata"].get("labels", {}).get(names.REVISION) in revisions
+    )  # fmt: skip
 
 
 def stored_revisions(world: World) -> list[Revision]:

@@ -8,13 +8,15 @@ from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.configuration import Configuration
+from kvpp_operator.ledger import claim as claims
+from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Refusal
 from kvpp_operator.ledger.settle import Settled, settle
 from kvpp_operator.manifest import DeploymentKey, Manifest, Owner, apply_order, stamp
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.planner import plan_roles, with_engines
-from kvpp_operator.engine_ports import PortPlan, claimed_plan, pod_network_plan, requests
+from kvpp_operator.engine_ports import PortPlan, claimed_plan, owner_of, pod_network_plan, requests
 from kvpp_operator.ports import reserved_ranges
 from kvpp_operator.render.objects import objects, revision_of
 from kvpp_operator.resolve import Resolved
@@ -35,7 +37,7 @@ class Planned:
     fresh: Revision | None = None
     """What this operator would make of the spec today."""
     settled: Settled | None = None
-    """The ledger as it should be, on the host network."""
+    """The port ledger as it should be, with what the deployment claims and frees."""
     refusal: Refusal | NoRoom | None = None
 
 
@@ -53,10 +55,10 @@ def plan_one(
     fresh = revision_of(roles)
     revision = choose(fresh)
     planned = Planned(judgement, revision=revision, fresh=fresh)
-    if not judgement.resolved.spec.networking.host_network:
-        return with_ports(planned, roles, pod_network_plan(judgement.resolved))
     settled = settle_ports(judgement.resolved, revision.hash, world)
     planned = replace(planned, settled=settled)
+    if not judgement.resolved.spec.networking.host_network:
+        return with_ports(planned, roles, pod_network_plan(judgement.resolved))
     if settled.refusal is not None:
         return replace(planned, refusal=settled.refusal)
     return with_ports(planned, roles, claimed_plan(judgement.resolved, settled.claims))
@@ -69,17 +71,25 @@ def with_ports(planned: Planned, roles: Plan, ports: PortPlan | NoRoom) -> Plann
 
 
 def settle_ports(resolved: Resolved, revision: str, world: World) -> Settled:
-    """One turn on the ledger: heal it by what runs, free what nobody has any more, claim what is missing."""
-    wanted = requests(resolved, revision)
+    """One turn on the ledger: heal it by what runs, free what nobody has any more, claim what is missing.
+
+    On the pod network nothing is claimed, but what the deployment claimed before its move is freed once its pods are gone.
+    """
+    wanted = requests(resolved, revision) if resolved.spec.networking.host_network else []
     npus = max(role.accelerator.devices_per_node for role in resolved.roles)
     return settle(
         world.ledger,
         wanted,
         live=world.live_claims,
         keep=world.holders,
-        owners={request.holder.owner for request in wanted},
+        owners=namesakes(world.ledger, owner_of(resolved)),
         reserved=reserved_ranges(npus, resolved.reserved_ports),
     )
+
+
+def namesakes(ledger: Ledger, owner: claims.Owner) -> set[claims.Owner]:
+    """The owner, and what stood under its name before: a deleted deployment's claims are freed by its successor."""
+    return {owner, *(c.holder.owner for c in ledger if (c.holder.owner.namespace, c.holder.owner.name) == (owner.namespace, owner.name))}
 
 
 def plan_together(documents: Sequence[Any], configuration: Configuration, world: World = OFFLINE) -> list[Planned]:
@@ -88,7 +98,7 @@ def plan_together(documents: Sequence[Any], configuration: Configuration, world:
     for document in documents:
         planned = plan_one(document, configuration, world)
         results.append(planned)
-        if planned.settled is not None and planned.plan is not None:
+        if planned.settled is not None and planned.refusal is None:
             world = replace(world, ledger=planned.settled.ledger)
     return results
 

@@ -1,4 +1,4 @@
-"""One deployment, from what is known of it to what should be: gather, decide, apply, report.
+"""One deployment, from what is known of it to what should be: gather, decide, claim, apply, report.
 
 Level-triggered and idempotent: it may be called at any time, killed between any two writes, and called again.
 """
@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kvpp_operator.cluster.apply import Applied, apply, apply_status
+from kvpp_operator.cluster.apply import Applied, apply, apply_status, prune
 from kvpp_operator.cluster.transport import ClusterError
-from kvpp_operator.decide import Decision, decide
-from kvpp_operator.manifest import Owner, controller_of, key_of
+from kvpp_operator.controller.claims import Claims
+from kvpp_operator.decide import Decision
+from kvpp_operator.manifest import Owner, key_of
 from kvpp_operator.report.engines import engine_states
 from kvpp_operator.report.status import Outcome, Report, status
-from kvpp_operator.world import World
+from kvpp_operator.controller.gather import gather
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.cache import Cache
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kvpp_operator.manifest import DeploymentKey, Manifest
 
 RETRY_SECONDS = 10.0
-"""After a refusal: a quota may be raised or an object deleted without an event that reaches us."""
+"""After a refusal: a quota may be raised, an object deleted or a port freed without an event that reaches us."""
 
 Announce = Callable[["Cluster", "Manifest", dict[str, Any]], Any]
 """(cluster, deployment as it was, new status) → events for what changed."""
@@ -34,41 +35,41 @@ class Reconciler:
     """What the queue calls for each key."""
 
     def __init__(self, configuration: Configuration, clock: Callable[[], str], announce: Announce) -> None:
-        self.configuration = configuration
         self.clock = clock
         self.announce = announce
+        self.claims = Claims(configuration)
 
     async def __call__(self, key: DeploymentKey, cache: Cache, cluster: Cluster) -> float | None:
         """Seconds until the next look, or None when only an event can change anything."""
         body = cache.deployment(key)
         if body is None or body["metadata"].get("deletionTimestamp"):
-            return None  # owner references let the garbage collector do the rest
+            # Owner references let the garbage collector do the rest; only claims of ports are ours to free.
+            return await self.claims.free(key, cache, cluster)
         owner = Owner.of(body)
-        decision = decide(body, gather(cache, owner), self.configuration)
+        decision = await self.claims.decide(body, cache, cluster)
         problem: ClusterError | None = None
         outcome = Outcome()
-        if decision.wished is not None:
-            try:
-                outcome = outcome_of(await apply(cluster, cache, owner, decision.wished))
-            except ClusterError as error:
-                problem, outcome = error, Outcome("Retrying", str(error))
+        try:
+            outcome = await carry_out(decision, cluster, cache, owner)
+        except ClusterError as error:
+            problem, outcome = error, Outcome("Retrying", str(error))
         wanted = status(finished(decision, outcome, cache, owner), body.get("status") or {}, self.clock())
         if await apply_status(cluster, cache, body, wanted):
             await self.announce(cluster, body, wanted)
         if problem is not None:
             raise problem  # the queue comes back with growing delays
-        return None if outcome.reason == "Applied" else RETRY_SECONDS
+        settled = outcome.reason == "Applied" and decision.report.ports.reason != "PortsUnavailable"
+        return None if settled and not self.claims.waits(decision) else RETRY_SECONDS
 
 
-def gather(cache: Cache, owner: Owner) -> World:
-    """The frozen facts that deciding may use."""
-    owned = {key_of(manifest): manifest for manifest in cache.owned(owner.key) if is_ours(manifest, owner)}
-    return World(owned=owned, pods=cache.pods(owner.key))
-
-
-def is_ours(manifest: Manifest, owner: Owner) -> bool:
-    controller = controller_of(manifest)
-    return controller is not None and controller.get("uid") == owner.uid
+async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, owner: Owner) -> Outcome:
+    """Apply what is wished; or make way for it; or, for a refused spec, leave everything as it is."""
+    if decision.wished is not None:
+        return outcome_of(await apply(cluster, cache, owner, decision.wished))
+    if decision.make_way:
+        keep = [key_of(manifest) for manifest in cache.owned(owner.key)]
+        await prune(cluster, cache, owner, [key for key in keep if key not in decision.make_way])
+    return Outcome()
 
 
 def finished(decision: Decision, outcome: Outcome, cache: Cache, owner: Owner) -> Report:
@@ -91,3 +92,5 @@ def outcome_of(applied: Applied) -> Outcome:
         named = ", ".join(str(key) for key in applied.waiting)
         return Outcome("Retrying", f"{named} is still being deleted.")
     return Outcome()
+
+

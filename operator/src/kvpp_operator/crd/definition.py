@@ -7,6 +7,7 @@ from typing import Any
 from kvpp_operator.api import v1alpha1 as api
 from kvpp_operator.api.status import Status
 from kvpp_operator.crd.structural import EXTENSION, Schema, structural
+from kvpp_operator.ledger.crd import ledger_crd
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.rules import RULES
 
@@ -36,7 +37,7 @@ COLUMNS = (
 
 
 def definitions() -> list[Manifest]:
-    return [deployment_definition()]
+    return [deployment_definition(), ledger_crd()]
 
 
 def deployment_definition() -> Manifest:

@@ -10,9 +10,15 @@ from kvpp_operator.docs.pages import PAGES
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def stale() -> list[str]:
-    """Generated files whose content differs from what the code says now."""
-    return [path for path, page in PAGES.items() if not (file := ROOT / path).is_file() or file.read_text("utf-8") != page()]
+def stale() -> dict[str, str]:
+    """Generated files whose content differs from what the code says now, with what it says."""
+    found = {}
+    for path, page in PAGES.items():
+        file = ROOT / path
+        present = file.read_text("utf-8") if file.is_file() else ""
+        if (wanted := page(present)) != present:
+            found[path] = wanted
+    return found
 
 
 def main() -> int:
@@ -21,10 +27,10 @@ def main() -> int:
         for path in old:
             sys.stderr.write(f"{path} is stale: run `make generate`\n")
         return 1 if old else 0
-    for path in stale():
+    for path, wanted in stale().items():
         file = ROOT / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(PAGES[path](), "utf-8")
+        file.write_text(wanted, "utf-8")
         sys.stdout.write(f"{path}\n")
     return 0
 

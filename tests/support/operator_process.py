@@ -1,0 +1,132 @@
+"""The real operator as a process, and a namespace as its user sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import specs
+import yaml
+
+from kvpp_devcluster.cluster import LocalCluster
+
+SECONDS = 30.0
+T = TypeVar("T")
+
+
+def eventually(look: Callable[[], T], *, seconds: float = SECONDS, what: str = "") -> T:
+    """The first true answer of `look`; an assertion error with the last answer when there is none in time."""
+    deadline = time.monotonic() + seconds
+    while not (answer := look()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what or look}; last: {answer!r}"
+        time.sleep(0.05)
+    return answer
+
+
+@dataclass
+class Operator:
+    """One operator process."""
+
+    kubeconfig: Path
+    log: Path
+    namespaces: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+    port: int = 0
+    more: tuple[str, ...] = field(default=())
+
+    def start(self, *, wait: bool = True) -> None:
+        chosen = [word for namespace in self.namespaces for word in ("--namespace", namespace)]
+        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": str(specs.ROOT / "operator" / "src")}
+        self.port = free_port()
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "kvpp_operator", "run", "--listen", f"127.0.0.1:{self.port}", *chosen, *self.more],
+                env=environment, stdout=out, stderr=out,
+            )  # fmt: skip
+        if wait:
+            eventually(self.is_ready, what=f"operator ready, see {self.log}")
+
+    def is_ready(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text("utf-8")[-4000:]
+        with contextlib.suppress(urllib.error.URLError, OSError):
+            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=2).status == 200
+        return False
+
+    def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text("utf-8").splitlines() if line.startswith("{")]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+    return port
+
+
+@dataclass
+class Cluster:
+    """The test's namespace, as a user sees it."""
+
+    cluster: LocalCluster
+    namespace: str
+
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002
+        return self.cluster.kubectl("--namespace", self.namespace, *arguments, input=input)
+
+    def apply(self, body: dict[str, Any]) -> None:
+        body = {**body, "metadata": {"name": body["metadata"]["name"]}}
+        self.kubectl("apply", "-f", "-", input=yaml.safe_dump(body))
+
+    def get(self, *arguments: str) -> Any:
+        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def deployment(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.get("kvpp", name)
+        return found
+
+    def condition(self, name: str, kind: str) -> dict[str, Any]:
+        """A condition about the present generation; empty while there is none."""
+        found = self.deployment(name)
+        conditions = found.get("status", {}).get("conditions", [])
+        return next(
+            (c for c in conditions if c["type"] == kind and c["observedGeneration"] == found["metadata"]["generation"]), {}
+        )
+
+    def wait(self, name: str, kind: str, status: str = "True", *, seconds: float = SECONDS) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            found = self.condition(name, kind)
+            return found if found.get("status") == status else None
+
+        return eventually(look, seconds=seconds, what=f"{kind}={status} of {name}: {self.deployment(name).get('status')}")
+
+    def owned(self, name: str) -> list[dict[str, Any]]:
+        """Everything that carries our mark for a deployment."""
+        kinds = "deployments,services,serviceaccounts,configmaps,controllerrevisions,roles,rolebindings,poddisruptionbudgets,networkpolicies"
+        items: list[dict[str, Any]] = self.get(kinds, "--selector", f"serving.kvpp.io/deployment={name}", "--show-managed-fields")["items"]
+        return items
