@@ -330,7 +330,7 @@ class Cluster(RuleBasedStateMachine):
 
 
 SMALL = settings(
-    max_examples=200, stateful_step_count=50, deadline=None, derandomize=True, database=None,
+    max_examples=120, stateful_step_count=50, deadline=None, derandomize=True, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 

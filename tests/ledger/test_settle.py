@@ -36,6 +36,16 @@ def test_a_lost_ledger_is_rebuilt_from_what_runs() -> None:
     assert {change.healing for change in rebuilt.changes} == {"restored"}
 
 
+def test_a_pod_without_uid_and_its_workload_are_one() -> None:
+    """Else every engine would be in conflict with its own pod."""
+    workload = claim("22000-22008")
+    pod = Claim(workload.block, workload.holder.without_uid, KV)
+    for ledger in (Ledger(), Ledger((workload,))):
+        rebuilt = rebuild(ledger, [workload, pod])
+        assert Ledger((workload,)) == rebuilt.ledger
+        assert "conflict" not in {change.healing for change in rebuilt.changes}
+
+
 def test_what_runs_wins_over_what_is_written() -> None:
     """Moved by hand, onto ports of a claim that does not run: neither the engine nor its claim moves; the other must."""
     ledger = Ledger((claim("22010-22018"), claim("22005-22009", holder(B))))

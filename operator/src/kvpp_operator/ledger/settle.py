@@ -49,7 +49,8 @@ def rebuild(ledger: Ledger, live: Iterable[Claim]) -> Rebuilt:
 
     `live` is all of the cluster's (`live.live_claims`). The result overlaps only where running engines do.
     """
-    running = Ledger(tuple(live))
+    live = tuple(live)
+    running = Ledger(with_uids(live, (*ledger, *live)))
     keys = {claim.key for claim in running}
     stored = {claim.key: claim for claim in reversed(ledger.claims)}
     exact = set(ledger.claims)
@@ -151,8 +152,7 @@ def merge(base: Ledger, ours: Ledger, theirs: Ledger, *, live: Iterable[Claim]) 
     Only additions are carried. What we freed is not: that was an older look, and he may have kept it on purpose.
     `live` is read after `theirs`, as for `settle`: somebody's hand may have been there between.
     """
-    live = tuple(live)
-    healed = rebuild(theirs, with_uids(live, (*theirs, *live))).ledger
+    healed = rebuild(theirs, live).ledger
     old, stored = set(base), set(healed)
     keys = {claim.key for claim in healed}
     lost, carried = [], []
