@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from kvpp_devcluster import controlplane, lws, nodes, programs
+from kvpp_devcluster import components, lws, nodes, nodestatus, programs
 from kvpp_devcluster.controlplane import ControlPlane
 from kvpp_devcluster.lws import LeaderWorkerSetController
 from kvpp_devcluster.nodes import NodeGroup
@@ -26,14 +26,25 @@ DEFAULT_GROUPS = (
     NodeGroup("npu-950", 6, {"huawei.com/npu": "8"}, {"node.kubernetes.io/npu.chip.name": "Ascend950DT"}),
     NodeGroup("npu-a3", 2, {"huawei.com/Ascend910": "16"}, {"node.kubernetes.io/npu.chip.name": "Ascend910_9391"}),
 )
-# A lost node is found out within 20 s instead of 50, which is still four heartbeats of the simulated nodes.
-LOST_NODE_FLAGS = ("--node-monitor-period=1s", "--node-monitor-grace-period=16s")
+# A lost node is found out after 20 s instead of 50, which still forgives a busy machine four heartbeats.
+LOST_NODE_FLAGS = ("--node-monitor-period=1s", "--node-monitor-grace-period=20s")
 
 
 def temporary_root() -> Path:
     """Return where clusters live: a tmpfs if the machine has one, so that etcd never waits for a disk."""
     shared_memory = Path("/dev/shm")  # noqa: S108  (folders below it are made with mode 0700)
     return shared_memory if os.access(shared_memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def _new_directory() -> Path:
+    """Make a folder that names its process, and remove those whose process was killed before it could."""
+    root, prefix = temporary_root(), "kvpp-devcluster-pid"
+    for path in root.glob(f"{prefix}*-*"):
+        pid = path.name.removeprefix(prefix).split("-")[0]
+        is_ours = path.stat().st_uid == os.getuid() and not path.is_symlink()
+        if is_ours and not Path("/proc", pid).exists():
+            shutil.rmtree(path, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=root))
 
 
 class LocalCluster:
@@ -89,10 +100,10 @@ class LocalCluster:
 
     def start(self) -> None:
         """Return when the API server is ready, all nodes are Ready and, as wished, LeaderWorkerSets are taken."""
-        wanted = [*controlplane.PROGRAMS, "kubectl", *(lws.PROGRAMS if self._with_lws else ())]
+        wanted = [*components.PROGRAMS, "kubectl", *(lws.PROGRAMS if self._with_lws else ())]
         self.programs = programs.ensure(dict.fromkeys(wanted), say=self._say)
         self.control_plane = ControlPlane(
-            self._given_directory or Path(tempfile.mkdtemp(prefix="kvpp-devcluster-", dir=temporary_root())),
+            self._given_directory or _new_directory(),
             programs=self.programs,
             address=self._address,
             apiserver_flags=self._apiserver_flags,
@@ -185,6 +196,4 @@ class LocalCluster:
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions", [])
-    is_tainted = bool(node["spec"].get("taints"))
-    return not is_tainted and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return nodestatus.is_ready(node) and not node["spec"].get("taints")

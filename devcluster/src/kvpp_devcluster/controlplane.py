@@ -12,7 +12,8 @@ import urllib.error
 import urllib.request
 from typing import TYPE_CHECKING, Any, Self
 
-from kvpp_devcluster import kubeconfig
+from kvpp_devcluster import components, kubeconfig
+from kvpp_devcluster.components import ETCD_SOCKET
 from kvpp_devcluster.pki import Authority, Identity
 from kvpp_devcluster.processes import Process, ProgramError, free_port, spawn
 
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-# etcd takes a Unix socket only under a name of the form host:port, relative to its working folder.
-SOCKET = "etcd.sock:0"
 SOCKET_PATH_LIMIT = 107  # sun_path of unix(7): 108 bytes with the closing zero
-SERVICE_RANGE = "10.96.0.0/12"  # a /24 is full after 254 Services
 START_SECONDS = 90.0
 PORT_ATTEMPTS = 5
 PORT_TAKEN = "address already in use"
@@ -105,19 +102,18 @@ class ControlPlane:
     def start(self) -> None:
         """Return when the API server is ready; raises ProgramError with the log's end when a program dies."""
         self.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if len(str(self.directory / SOCKET)) > SOCKET_PATH_LIMIT:
+        if len(str(self.directory / ETCD_SOCKET)) > SOCKET_PATH_LIMIT:
             raise ProgramError(f"{self.directory} is too long a path for a Unix socket")
         try:
             self._make_identities()
-            self._spawn("etcd", *self._etcd_flags(), cwd=self.directory)
+            self._spawn("etcd", *components.etcd(self.directory), cwd=self.directory)
             self._start_apiserver(may_move=True)
-            for name, user in (("admin", "admin"), ("kcm", "kcm"), ("scheduler", "scheduler")):
-                access = kubeconfig.with_certificate(self.server, self.ca, self.authority.identity(user))
-                kubeconfig.write(self.directory / f"{name}.kubeconfig", access)
+            _, manager, scheduler = map(self._write_kubeconfig, ("admin", "controller-manager", "scheduler"))
             if self._wants_controller_manager:
-                self._spawn("kube-controller-manager", *self._kcm_flags(), *self._controller_manager_flags)
+                flags = components.controller_manager(manager, self.authority)
+                self._spawn("kube-controller-manager", *flags, *self._controller_manager_flags)
             if self._wants_scheduler:
-                self._spawn("kube-scheduler", *self._client_flags("scheduler"))
+                self._spawn("kube-scheduler", *components.scheduler(scheduler))
         except BaseException:
             self.stop()
             raise
@@ -166,9 +162,13 @@ class ControlPlane:
             with error:
                 raise ApiError(error.code, error.read().decode(errors="replace")) from None
 
+    def _write_kubeconfig(self, user: str) -> Path:
+        access = kubeconfig.with_certificate(self.server, self.ca, self.authority.identity(user))
+        return kubeconfig.write(self.directory / f"{user}.kubeconfig", access)
+
     def _make_identities(self) -> None:
         self.authority.create()
-        names = {"127.0.0.1", self.address, "10.96.0.1"}
+        names = {"127.0.0.1", self.address, components.KUBERNETES_SERVICE}
         addresses = [f"IP:{name}" for name in sorted(names)]
         self.authority.issue(
             "apiserver",
@@ -176,13 +176,20 @@ class ControlPlane:
             alternative_names=(*addresses, "DNS:localhost", "DNS:kubernetes.default.svc"),
         )
         self.authority.issue("admin", "/O=system:masters/CN=admin")
-        self.authority.issue("kcm", "/CN=system:kube-controller-manager")
+        self.authority.issue("controller-manager", "/CN=system:kube-controller-manager")
         self.authority.issue("scheduler", "/CN=system:kube-scheduler")
 
     def _start_apiserver(self, *, may_move: bool) -> None:
         """Start kube-apiserver and wait for /readyz; a taken port is given up for another, or waited for."""
         for _ in range(PORT_ATTEMPTS):
-            process = self._spawn("kube-apiserver", *self._apiserver_base_flags(), *self._apiserver_flags)
+            flags = components.apiserver(
+                self.directory,
+                self.authority,
+                address=self.address,
+                port=self.port,
+                with_controller_manager=self._wants_controller_manager,
+            )
+            process = self._spawn("kube-apiserver", *flags, *self._apiserver_flags)
             try:
                 self._wait_ready()
             except ProgramError:
@@ -212,63 +219,3 @@ class ControlPlane:
         command: list[str | Path] = [self._programs[name], *flags]
         self._processes[name] = spawn(name, command, log=self.logs / f"{name}.log", cwd=cwd)
         return self._processes[name]
-
-    def _etcd_flags(self) -> list[str]:
-        client, peer = f"unix://{SOCKET}", "unix://peer.sock:0"
-        return [
-            f"--data-dir={self.directory / 'etcd'}",
-            f"--listen-client-urls={client}",
-            f"--advertise-client-urls={client}",
-            f"--listen-peer-urls={peer}",
-            f"--initial-advertise-peer-urls={peer}",
-            f"--initial-cluster=default={peer}",
-            "--log-level=error",
-            "--unsafe-no-fsync",  # a test database may be lost with the machine
-        ]
-
-    def _apiserver_base_flags(self) -> list[str]:
-        pki = self.authority
-        serving = pki.identity("apiserver")
-        flags = [
-            f"--etcd-servers=unix://{self.directory / SOCKET}",
-            f"--bind-address={self.address}",
-            f"--advertise-address={self.address}",
-            f"--secure-port={self.port}",
-            f"--service-cluster-ip-range={SERVICE_RANGE}",
-            f"--client-ca-file={pki.certificate}",
-            f"--tls-cert-file={serving.certificate}",
-            f"--tls-private-key-file={serving.key}",
-            f"--service-account-key-file={pki.token_public_key}",
-            f"--service-account-signing-key-file={pki.token_key}",
-            "--service-account-issuer=https://kubernetes.default.svc",
-            "--authorization-mode=RBAC",
-            "--allow-privileged=true",
-            "--profiling=false",
-        ]
-        if self.address.startswith("127."):
-            # The Service `kubernetes` may not point to a loopback address; pods that could use it need another.
-            flags.append("--endpoint-reconciler-type=none")
-        if not self._wants_controller_manager:
-            # Nobody makes a namespace's default ServiceAccount then, and without one no pod is admitted.
-            flags.append("--disable-admission-plugins=ServiceAccount")
-        return flags
-
-    def _client_flags(self, user: str) -> list[str]:
-        return [
-            f"--kubeconfig={self.directory / f'{user}.kubeconfig'}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            "--kube-api-qps=500",
-            "--kube-api-burst=1000",
-        ]
-
-    def _kcm_flags(self) -> list[str]:
-        pki = self.authority
-        return [
-            *self._client_flags("kcm"),
-            "--use-service-account-credentials=true",  # RBAC knows the controllers one by one
-            f"--service-account-private-key-file={pki.token_key}",
-            f"--root-ca-file={pki.certificate}",
-            f"--cluster-signing-cert-file={pki.certificate}",
-            f"--cluster-signing-key-file={pki.key}",
-        ]

@@ -50,7 +50,9 @@ class SimulatedPod:
         self._pod = pod
         self._addresses = addresses
         self._containers = podstatus.containers_of(pod)
-        self._written: dict[str, Any] = pod.get("status", {})
+        self._status: dict[str, Any] = {}  # the newest status known, from the watch or from our last write
+        self._status_version = -1
+        self._note_status(pod)
         self._faults = self._read_faults(Faults())
         self._one_write = asyncio.Lock()
         self._changed = asyncio.Event()
@@ -75,8 +77,8 @@ class SimulatedPod:
             self._poked.set()
             self._poked = asyncio.Event()
             self._changed.set()
-        elif "readinessGates" in pod["spec"]:
-            self._changed.set()
+        if self._note_status(pod):
+            self._changed.set()  # somebody else wrote: a readiness gate, or the controller that gave up the node
         if is_deleted_now:
             self._task.cancel()
             self._task = self._start(self._end())
@@ -84,6 +86,14 @@ class SimulatedPod:
     def stop(self) -> None:
         """Let go of the pod: it is gone, or its node is lost."""
         self._task.cancel()
+
+    def _note_status(self, pod: dict[str, Any]) -> bool:
+        """Keep the newest status; resource versions of one kind have an order (Kubernetes API concepts, since 1.35)."""
+        version = int(pod["metadata"]["resourceVersion"])
+        if version <= self._status_version:
+            return False
+        self._status, self._status_version = pod.get("status", {}), version
+        return True
 
     def _start(self, life: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(life, name=self.path)
@@ -209,11 +219,10 @@ class SimulatedPod:
             await self._write_newest(final)
 
     async def _write_newest(self, final: str) -> None:
-        # Compared with what was written last, not with the watch, which may be behind.
         status = podstatus.build(
-            self._pod, self._written, self._containers, self._addresses, now=timestamp(), final=final
+            self._pod, self._status, self._containers, self._addresses, now=timestamp(), final=final
         )
-        if podstatus.is_within(status, self._written):
+        if podstatus.is_within(status, self._status):
             return
         metadata = self._pod["metadata"]
         patch = {"metadata": {"uid": metadata["uid"]}, "status": status}  # the uid keeps it from a namesake
@@ -223,7 +232,7 @@ class SimulatedPod:
             if refused.status not in (404, 409):
                 warn(f"{self.path}: {refused}")
             return
-        self._written = answer["status"]
+        self._note_status(answer)
 
     async def _end(self) -> None:
         """Play the graceful end: containers stop, the last status is written, the object goes."""
@@ -236,7 +245,7 @@ class SimulatedPod:
             if container.is_running:
                 container.state = Exit(code).state(container.state["running"]["startedAt"])
                 container.is_ready = False
-        if self._written.get("phase") not in ENDED:
+        if self._status.get("phase") not in ENDED:
             await self._write(final="Failed")
         body = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         try:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from kvpp_devcluster import nodestatus
+from kvpp_devcluster.addresses import Addresses
 from kvpp_devcluster.api import MERGE, STRATEGIC_MERGE, Api, Refused, warn
 from kvpp_devcluster.faults import PREFIX
 from kvpp_devcluster.kubelet import ENDED, SimulatedPod, timestamp
@@ -27,16 +29,9 @@ if TYPE_CHECKING:
 
     from kvpp_devcluster.kubeconfig import Access
 
-SIMULATED, CAPACITY, LOST = f"{PREFIX}simulated", f"{PREFIX}capacity", f"{PREFIX}lost"
+SIMULATED, LOST = f"{PREFIX}simulated", f"{PREFIX}lost"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 HEARTBEAT_SECONDS = 4.0
-BASE_CAPACITY = {"cpu": "192", "memory": "1536Gi", "pods": "250", "ephemeral-storage": "2Ti"}
-CONDITIONS = (
-    ("Ready", "True", "KubeletReady"),
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID"),
-)
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ def node_manifest(name: str, *, resources: Mapping[str, str], labels: Mapping[st
                 SIMULATED: "true",
                 **labels,
             },
-            "annotations": {CAPACITY: json.dumps(dict(resources))},
+            "annotations": {nodestatus.CAPACITY: json.dumps(dict(resources))},
         },
     }
 
@@ -114,7 +109,8 @@ class SimulatedNodes:
         self._nodes: dict[str, dict[str, Any]] = {}  # as last seen, by name
         self._pods: dict[str, dict[str, Any]] = {}  # as last seen, by uid: all that are bound, on any node
         self._lives: dict[str, SimulatedPod] = {}  # by the pod's uid
-        self._addresses = _Addresses()
+        self._offered: dict[str, dict[str, str]] = {}  # capacity by the node's uid
+        self._addresses = Addresses()
 
     async def __aenter__(self) -> Self:
         await self._api.__aenter__()
@@ -170,32 +166,13 @@ class SimulatedNodes:
 
     async def _make_ready(self, node: dict[str, Any]) -> None:
         name = node["metadata"]["name"]
-        wished = {**BASE_CAPACITY, **_own_capacity(node)}
-        status = node.get("status", {})
-        is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
-        if is_ready and wished.items() <= status.get("capacity", {}).items():
+        uid, capacity = node["metadata"]["uid"], nodestatus.capacity(node)
+        # Compared with what was offered, not with the status: the server writes quantities in its own way.
+        if nodestatus.is_ready(node) and self._offered.get(uid) == capacity:
             return
+        self._offered[uid] = capacity
         await self._renew(node)  # before Ready, or the node lifecycle controller sees a stale lease first
-        now = timestamp()
-        times = {"lastHeartbeatTime": now, "lastTransitionTime": now}
-        patch = {
-            "capacity": wished,
-            "allocatable": wished,
-            "conditions": [{"type": k, "status": s, "reason": r, "message": "", **times} for k, s, r in CONDITIONS],
-            "addresses": [
-                {"type": "InternalIP", "address": self._addresses.of_node(name)},
-                {"type": "Hostname", "address": name},
-            ],
-            "nodeInfo": {
-                "architecture": "arm64",
-                "operatingSystem": "linux",
-                "containerRuntimeVersion": "simulated://1",
-                "kubeletVersion": "v1.36.3",
-                **dict.fromkeys(
-                    ("bootID", "kernelVersion", "kubeProxyVersion", "machineID", "osImage", "systemUUID"), ""
-                ),
-            },
-        }
+        patch = nodestatus.build(node, self._addresses.of_node(name), now=timestamp())
         try:
             await self._api.call(
                 "PATCH", f"/api/v1/nodes/{name}/status", {"status": patch}, content_type=STRATEGIC_MERGE
@@ -252,49 +229,3 @@ class SimulatedNodes:
 
 def _is_lost(node: dict[str, Any]) -> bool:
     return LOST in node["metadata"].get("annotations", {})
-
-
-def _own_capacity(node: dict[str, Any]) -> dict[str, str]:
-    text = node["metadata"].get("annotations", {}).get(CAPACITY, "{}")
-    try:
-        return {str(name): str(quantity) for name, quantity in json.loads(text).items()}
-    except (ValueError, AttributeError):
-        warn(f"node {node['metadata']['name']}: {CAPACITY} is not a JSON object: {text}")
-        return {}
-
-
-class _Addresses:
-    """Gives every node and every pod an address of its own, never one that is in use."""
-
-    def __init__(self) -> None:
-        self._taken: dict[str, str] = {}  # uid of a pod or name of a node, by address
-        self._given: dict[str, str] = {}  # and the other way round
-
-    def note(self, item: dict[str, Any]) -> None:
-        """Keep the address that a Node or a Pod has already."""
-        status = item.get("status", {})
-        if "podIP" in status and not item["spec"].get("hostNetwork"):
-            self._give(item["metadata"]["uid"], status["podIP"])
-        for address in status.get("addresses", []):
-            if address["type"] == "InternalIP":
-                self._give(item["metadata"]["name"], address["address"])
-
-    def of_node(self, name: str) -> str:
-        return self._given.get(name) or self._give(name, self._unused("10.1"))
-
-    def of_pod(self, pod: dict[str, Any]) -> str:
-        uid = pod["metadata"]["uid"]
-        return self._given.get(uid) or self._give(uid, self._unused("10.244"))
-
-    def release(self, uid: str) -> None:
-        self._taken.pop(self._given.pop(uid, ""), None)
-
-    def _give(self, owner: str, address: str) -> str:
-        self._taken[address], self._given[owner] = owner, address
-        return address
-
-    def _unused(self, network: str) -> str:
-        count = len(self._taken)
-        numbers = (number % 62500 for number in range(count, count + 62500))
-        addresses = (f"{network}.{number // 250}.{number % 250 + 1}" for number in numbers)
-        return next(address for address in addresses if address not in self._taken)
