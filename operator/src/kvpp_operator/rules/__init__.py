@@ -11,19 +11,29 @@ from kvpp_operator.configuration import Configuration
 from kvpp_operator.resolve import Resolved, resolve
 from kvpp_operator.rules import (
     additional_config,
+    build,
     cache,
-    claims,
     context,
     drafts,
+    effect,
+    environment,
     gain,
     graph,
+    limits,
     model,
+    network,
     nodes,
     parallelism,
     paths,
+    pod_template,
+    pool_config,
+    pool_memcache,
+    pool_services,
+    pool_support,
     roles,
     schedulers,
     speculative,
+    transfer,
     version,
 )
 from kvpp_operator.rules.base import Finding, Rule, sort_key
@@ -32,8 +42,9 @@ from kvpp_operator.rules.schema_rules import SCHEMA
 from kvpp_operator.world import World
 
 AREAS = (
-    version, roles, model, graph, parallelism, nodes, gain, context, cache, speculative, drafts,
-    additional_config, schedulers, claims,
+    version, roles, model, graph, parallelism, nodes, gain, context, cache, speculative, drafts, transfer,
+    pool_support, pool_config, pool_memcache, pool_services, additional_config, schedulers, environment, pod_template,
+    network, limits, effect, build,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (

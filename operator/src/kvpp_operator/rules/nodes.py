@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
+from kvpp_operator.catalogue.chips import TRANSFER_ENV
 from kvpp_operator.resolve import Resolved, ResolvedRole
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
 from kvpp_operator.world import World
@@ -11,18 +13,29 @@ from kvpp_operator.world import World
 NODES = "design 4.5: nodes = ceil(world / devices per node), the world divides by them"
 
 
+SIZES = ("pipeline", "data", "prefillContext", "tensor")
+"""In the order in which they are given up."""
+
+
 def on_one_node(role: ResolvedRole) -> tuple[Edit, ...]:
-    """The edits that bring an engine down to one node: TP alone, a power of two."""
-    sizes, tensor = role.role.parallelism, 1
-    while tensor * 2 <= min(sizes.tensor, role.accelerator.devices_per_node):
-        tensor *= 2
-    wanted = {"tensor": (sizes.tensor, max(tensor, 2)), "pipeline": (sizes.pipeline, 1), "data": (sizes.data, 1),
-              "prefillContext": (sizes.prefill_context, 1)}  # fmt: skip
+    """The edits that bring an engine down to one node: smaller sizes, powers of two, TP last."""
+    given, room = role.role.parallelism, role.accelerator.devices_per_node
+    before = {"pipeline": given.pipeline, "data": given.data, "prefillContext": given.prefill_context, "tensor": given.tensor}
+    sizes = dict(before)
+    for name in SIZES:
+        others = prod(size for other, size in sizes.items() if other != name)
+        if others * sizes[name] > room:
+            sizes[name] = largest_power(room // others, at_least=2 if name == "tensor" and role.kvpp else 1)
     path = f"{role.path}.parallelism"
-    edits: list[Edit] = [Set(f"{path}.{name}", value) for name, (now, value) in wanted.items() if now != value]
-    if sizes.pipeline_layers is not None and sizes.pipeline > 1:
+    edits: list[Edit] = [Set(f"{path}.{name}", size) for name, size in sizes.items() if before[name] != size]
+    if given.pipeline_layers is not None and sizes["pipeline"] != given.pipeline:
         edits.append(Remove(f"{path}.pipelineLayers"))
     return tuple(edits)
+
+
+def largest_power(limit: int, at_least: int) -> int:
+    """The largest power of two up to a limit."""
+    return max(at_least, 1 << max(limit, 1).bit_length() - 1)
 
 
 @rule(
@@ -123,3 +136,46 @@ def several_nodes_in_part(resolved: Resolved, _: World) -> Iterator[Fact]:
         if role.nodes > 1 and not role.devices % role.nodes and role.devices_per_pod < per_node:
             words = {"nodes": role.nodes, "per_node": per_node}
             yield Fact(f"{role.path}.parallelism", role.devices_per_pod, on_one_node(role), words)
+
+
+@rule(
+    "NODE007",
+    severity="error",
+    evidence="guide",
+    source="launch facts 4.3 (Ascend env by hardware): RoCE or HCCS on A2 and A3, UB or UBoE on 950",
+    message="{value} is no interconnect of {chip}; it has {legal}.",
+    fix="",
+)
+def interconnect_of_another_chip(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """An interconnect that the chip does not have."""
+    seen: set[str] = set()
+    for role in resolved.roles:
+        chip, chosen = role.accelerator.chip.name, role.accelerator.interconnect
+        legal = [name for known, name in TRANSFER_ENV if known == chip]
+        own = role.role.accelerator.interconnect is not None
+        path = f"{role.path if own else 'spec'}.accelerator.interconnect"
+        written = own or resolved.spec.accelerator.interconnect == chosen
+        if chosen not in legal and written and path not in seen:
+            seen.add(path)
+            yield Fact(path, chosen, (Remove(path),), {"chip": chip, "legal": " or ".join(legal)})
+
+
+@rule(
+    "NODE008",
+    severity="warning",
+    evidence="guide",
+    source="launch facts 4.3 (Ascend env by hardware): the transport is set up by interconnect",
+    message="Prefill's {prefill} speaks {first}, decode's {decode} speaks {second}; nobody has validated a hand-over between them.",
+    fix="",
+)
+def roles_on_different_fabrics(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Prefill and decode on chips with different interconnects."""
+    prefill, decode = resolved.role("prefill"), resolved.role("decode")
+    if prefill is None or decode is None:
+        return
+    first, second = prefill.accelerator, decode.accelerator
+    if first.interconnect != second.interconnect:
+        words = {"prefill": first.chip.name, "first": first.interconnect, "decode": second.chip.name, "second": second.interconnect}
+        overridden = [role.path for role in (prefill, decode) if role.role.accelerator.model_fields_set]
+        fix = tuple(Remove(f"{path}.accelerator") for path in overridden)
+        yield Fact(f"{overridden[0] if overridden else 'spec'}.accelerator", first.chip.name, fix, words)

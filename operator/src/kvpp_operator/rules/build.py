@@ -1,0 +1,76 @@
+"""What this build of the operator can't do yet. Each entry goes when its feature lands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kvpp_operator.resolve import Resolved
+from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
+from kvpp_operator.rules.nodes import on_one_node
+from kvpp_operator.world import World
+
+SOURCE = "this build of the operator: see the changelog for what it supports"
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A feature that a spec uses and this build lacks."""
+
+    path: str
+    value: Any
+    what: str
+    fix: tuple[Edit, ...]
+
+
+def engines_differ(resolved: Resolved) -> Iterator[Missing]:
+    """Features without which the engines would run differently: refused."""
+    spec = resolved.spec
+    if spec.pooling is not None:
+        yield Missing("spec.pooling", spec.pooling.backend, "KV pooling", (Remove("spec.pooling"),))
+    if spec.networking.host_network:
+        path = "spec.networking.hostNetwork"
+        yield Missing(path, value=True, what="the host network", fix=(Set(path, value=False),))
+    for role in resolved.roles:
+        if role.nodes > 1:
+            yield Missing(f"{role.path}.parallelism", role.nodes, f"engines on several nodes ({role.nodes})", on_one_node(role))
+
+
+def engines_run_right(resolved: Resolved) -> Iterator[Missing]:
+    """Features without which the engines run right: said."""
+    spec = resolved.spec
+    if spec.router is not None and spec.router.type != "None" and resolved.is_disaggregated:
+        yield Missing("spec.router", spec.router.type, "the router", (Remove("spec.router"),))
+    if spec.gang is not None:
+        yield Missing("spec.gang", spec.gang.scheduler, "gang scheduling", (Remove("spec.gang"),))
+    if spec.rollout.model_fields_set - {"strategy"} or spec.rollout.strategy not in ("Auto", "Recreate"):
+        yield Missing("spec.rollout", spec.rollout.strategy, "another rollout than Recreate", (Remove("spec.rollout"),))
+
+
+@rule(
+    "BUILD001",
+    severity="error",
+    evidence="guide",
+    source=SOURCE,
+    message="Not supported by this build yet: {what}.",
+    fix="",
+)
+def not_built_yet(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A feature that this build lacks and engines need."""
+    for missing in engines_differ(resolved):
+        yield Fact(missing.path, missing.value, missing.fix, {"what": missing.what})
+
+
+@rule(
+    "BUILD002",
+    severity="warning",
+    evidence="guide",
+    source=SOURCE,
+    message="Not supported by this build yet, the engines run without it: {what}.",
+    fix="",
+)
+def not_built_yet_but_not_needed(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A feature that this build lacks and engines don't need."""
+    for missing in engines_run_right(resolved):
+        yield Fact(missing.path, missing.value, missing.fix, {"what": missing.what})

@@ -1,0 +1,153 @@
+"""Network: window, reserved ports, pins. Claims of ports on hosts are judged by the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvpp_operator.ports import LAST_PORT, PortRange, kv_block_length, reserved_ranges
+from kvpp_operator.resolve import Resolved, ResolvedRole
+from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
+from kvpp_operator.world import World
+
+WINDOW, RESERVED = "spec.networking.kvPorts", "spec.networking.reservedPorts"
+
+
+@rule(
+    "NET001",
+    severity="error",
+    evidence="guide",
+    source="contract, networking.kvPorts: {first, last}",
+    message="The window of kv ports ends before it begins: first must not be above last.",
+    fix="",
+    cel=(
+        Cel(
+            "!has(self.networking.kvPorts) || self.networking.kvPorts.first <= self.networking.kvPorts.last",
+            field_path=".networking.kvPorts",
+        ),
+    ),
+)
+def window_out_of_order(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A window whose end lies before its start."""
+    window = resolved.spec.networking.kv_ports
+    if window is not None and window.first > window.last:
+        yield Fact(WINDOW, [window.first, window.last], (Set(f"{WINDOW}.first", window.last), Set(f"{WINDOW}.last", window.first)))
+
+
+@rule(
+    "NET002",
+    severity="error",
+    evidence="guide",
+    source="contract, networking.reservedPorts: numbers from 1 to 65535, or first-last in order",
+    message="{value} is no port and no range of ports from 1 to 65535.",
+    fix="",
+)
+def reserved_ports_unreadable(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A reserved port that is none."""
+    for index, entry in enumerate(resolved.spec.networking.reserved_ports):
+        if as_range(entry) is None:
+            yield Fact(f"{RESERVED}[{index}]", entry, (Remove(f"{RESERVED}[{index}]"),))
+
+
+def as_range(entry: int | str) -> PortRange | None:
+    try:
+        return PortRange.parse(entry)
+    except ValueError:
+        return None
+
+
+def pinned(resolved: Resolved) -> Iterator[tuple[ResolvedRole, int, int]]:
+    """(role, pin, ports that its blocks take) of the roles with kv ports; on the host network every replica has a block."""
+    for role in resolved.roles:
+        if role.role.kv_port is not None and role.name != "unified":
+            blocks = max(role.replicas, 1) if resolved.spec.networking.host_network else 1
+            length = kv_block_length(role.data, role.pipeline, role.prefill_context, role.tensor)
+            yield role, role.role.kv_port, length * blocks
+
+
+def block_of(pin: int, length: int) -> PortRange | None:
+    """The pinned ports, None when they pass the last port there is."""
+    return PortRange.of(pin, length) if pin + length - 1 <= LAST_PORT else None
+
+
+@rule(
+    "NET003",
+    severity="error",
+    evidence="guide",
+    source="contract, kv blocks: N + DP ports from the pin; launch facts 2.1",
+    message="The {length} ports from {value} pass the last port, 65535.",
+    fix="",
+)
+def pin_passes_the_last_port(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A pinned block that passes port 65535."""
+    for role, pin, length in pinned(resolved):
+        if block_of(pin, length) is None:
+            path = f"{role.path}.kvPort"
+            yield Fact(path, pin, (Remove(path),), {"length": length})
+
+
+@rule(
+    "NET004",
+    severity="error",
+    evidence="guide",
+    validation="seed",
+    source="seed guide, PD Disaggregation: choose non-overlapping port ranges; launch facts 2.1: N + DP ports each",
+    message="Decode's block {decode} overlaps prefill's block {prefill}: prefill takes {length} ports from its pin "
+    "(DP x PP x PCP x TP + DP for each block).",
+    fix="or pin decode at {free} or above",
+)
+def pins_overlap(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Pins of prefill and decode that overlap."""
+    pins = {role.name: (pin, length) for role, pin, length in pinned(resolved)}
+    if len(pins) < 2:  # noqa: PLR2004 - two sides
+        return
+    first, second = (block_of(*pins[name]) for name in ("prefill", "decode"))
+    if first is not None and second is not None and first.overlaps(second):
+        words = {"prefill": first, "decode": second, "length": pins["prefill"][1], "free": first.last + 1}
+        yield Fact("spec.decode.kvPort", pins["decode"][0], (Remove("spec.decode.kvPort"),), words)
+
+
+@rule(
+    "NET005",
+    severity="warning",
+    evidence="guide",
+    source="launch facts 2.2 and 11.1: the transport and Mooncake pick ports in these ranges; contract, kv blocks",
+    message="The block {block} lies in {range} ({name}): {harm}.",
+    fix="or pin a block in {window}",
+)
+def pin_in_a_range_of_others(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """On the pod network: a pin where others pick their ports."""
+    if resolved.spec.networking.host_network:
+        return
+    window = resolved.spec.networking.kv_ports or resolved.configuration.kv_ports
+    listed = [block for entry in resolved.spec.networking.reserved_ports if (block := as_range(entry)) is not None]
+    for role, pin, length in pinned(resolved):
+        block = block_of(pin, length)
+        for reserved in reserved_ranges(role.accelerator.devices_per_node, listed):
+            if block is not None and block.overlaps(reserved.block):
+                words = {"block": block, "range": reserved.block, "name": reserved.name, "harm": reserved.harm,
+                         "window": f"{window.first}-{window.last}"}  # fmt: skip
+                yield Fact(f"{role.path}.kvPort", pin, (Remove(f"{role.path}.kvPort"),), words)
+
+
+ENGINE = {8000: "the API", 29500: "the data-parallel master", 29501: "the torch master", 29550: "data-parallel RPC"}
+"""What an engine itself listens on in its pod (launch facts 2.3)."""
+
+
+@rule(
+    "NET006",
+    severity="error",
+    evidence="guide",
+    source="launch facts 2.3: ports that the engine listens on in the same pod",
+    message="The block {block} holds port {port}, where the same engine listens for {what}.",
+    fix="",
+)
+def pin_on_a_port_of_the_engine(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """On the pod network: a pin on a port of the engine itself."""
+    if resolved.spec.networking.host_network:
+        return
+    for role, pin, length in pinned(resolved):
+        block = block_of(pin, length)
+        taken = [port for port in ENGINE if block is not None and port in block]
+        if taken:
+            words = {"block": block, "port": taken[0], "what": ENGINE[taken[0]]}
+            yield Fact(f"{role.path}.kvPort", pin, (Remove(f"{role.path}.kvPort"),), words)
