@@ -103,7 +103,16 @@ def supervise(place: Place, *, groups: Sequence[NodeGroup], with_lws: bool, say:
         place.state.unlink(missing_ok=True)
         cluster = LocalCluster(groups=groups, with_lws=with_lws, directory=place.directory / "cluster", say=say)
         try:
-            cluster.start()
+            _run(place, cluster, say)
+        finally:
+            place.state.unlink(missing_ok=True)
+            if not isinstance(sys.exception(), ProgramError):  # the log tells why
+                shutil.rmtree(place.directory)
+
+
+def _run(place: Place, cluster: LocalCluster, say: Callable[[str], None]) -> None:
+    with cluster:
+        try:
             kubectl = cluster.programs["kubectl"]
             place.write_state({**cluster.environment(), "PATH": str(kubectl.parent)})
             say(f"export KUBECONFIG={cluster.kubeconfig}")
@@ -113,10 +122,6 @@ def supervise(place: Place, *, groups: Sequence[NodeGroup], with_lws: bool, say:
         finally:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            place.state.unlink(missing_ok=True)
-            cluster.stop()
-            if not isinstance(sys.exception(), ProgramError):  # the log tells why
-                shutil.rmtree(place.directory)
 
 
 def _leave(*_: object) -> NoReturn:

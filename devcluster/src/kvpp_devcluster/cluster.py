@@ -19,7 +19,7 @@ from kvpp_devcluster.processes import Process, ProgramError, module_environment,
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-NODES_SECONDS = 30.0
+NODES_SECONDS = 90.0
 # Enough for every sample of the project: 950 nodes offer `huawei.com/npu`, A3 nodes `huawei.com/Ascend910`.  Labels as
 # MindCluster's device plugin sets them.
 DEFAULT_GROUPS = (

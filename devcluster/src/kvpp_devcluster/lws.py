@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PROGRAMS = ("lws", "lws-manifests", "kubectl")
 NAMESPACE, SERVICE_ACCOUNT = "lws-system", "lws-controller-manager"
 NOT_NEEDED = ("Deployment", "Service", "Secret")  # what would run the controller in the cluster
-START_SECONDS = 60.0
+START_SECONDS = 90.0
 CRD_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/leaderworkersets.leaderworkerset.x-k8s.io"
 
 
