@@ -13,6 +13,7 @@ from kvpp_operator.rules import (
     additional_config,
     build,
     cache,
+    claims,
     context,
     drafts,
     effect,
@@ -44,7 +45,7 @@ from kvpp_operator.world import World
 AREAS = (
     version, roles, model, graph, parallelism, nodes, gain, context, cache, speculative, drafts, transfer,
     pool_support, pool_config, pool_memcache, pool_services, additional_config, schedulers, environment, pod_template,
-    network, limits, effect, build,
+    network, claims, limits, effect, build,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (

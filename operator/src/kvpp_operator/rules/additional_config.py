@@ -72,7 +72,8 @@ def unknown_key(resolved: Resolved, _: World) -> Iterator[Fact]:
     evidence="guide",
     since="latest",
     source=SCHEMA,
-    message="No release up to 0.30.0rc2 knows the additional-config key {key}; where it is unknown, it stops the engine.",
+    message="No release up to 0.30.0rc2 knows the additional-config key {key}; where it is unknown, it stops the "
+    "engine.",
     fix="",
 )
 def key_unknown_so_far(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -87,7 +88,8 @@ def key_unknown_so_far(resolved: Resolved, _: World) -> Iterator[Fact]:
     "ADD003",
     severity="error",
     evidence="check",
-    source="seed guide, Configuration Parameters: the group size follows TP x PCP; launch facts 1.1: kvpp_size was a fork's",
+    source="seed guide, Configuration Parameters: the group size follows TP x PCP; launch facts 1.1: kvpp_size was a "
+    "fork's",
     message="{key} is no setting: the size of the KVPP group follows TP x PCP.",
     fix="or change parallelism.tensor or prefillContext",
 )
@@ -103,10 +105,22 @@ def expected(kind: Any) -> str:
     """A type in words: `Literal["a", "b"]` → "one of a, b"."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
-    words = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a map"}
+    words = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "a map",
+    }
     for part in (kind, get_origin(kind), *get_args(kind)):
         if part in words and isinstance(part, type):
-            bounds = [f"{name} {getattr(limit, attribute)}" for limit in limits(kind) for name, attribute in BOUNDS if hasattr(limit, attribute)]
+            bounds = [
+                f"{name} {getattr(limit, attribute)}"
+                for limit in limits(kind)
+                for name, attribute in BOUNDS
+                if hasattr(limit, attribute)
+            ]
             return " ".join([words[part], *bounds])
     return "another kind of value"
 
@@ -150,7 +164,8 @@ def wrong_values(path: str, config: Mapping[str, Any], keys: Mapping[str, Key], 
     evidence="check",
     validation="ci",
     source="seed guide, PD Disaggregation: enable KVPP only on the prefill node; launch facts 1.2 rules 14 and 17",
-    message="enable_kvpp {value} contradicts spec.kvpp.enabled for {role}: KVPP is on for unified and prefill when that field "
+    message="enable_kvpp {value} contradicts spec.kvpp.enabled for {role}: KVPP is on for unified and prefill when "
+    "that field "
     "is true, and never on decode.",
     fix="and use spec.kvpp.enabled",
 )
@@ -195,14 +210,17 @@ def cache_layout_by_key(resolved: Resolved, _: World) -> Iterator[Fact]:
         for name, field in C8_FIELDS.items():
             if name in config:
                 layout: tuple[Edit, ...] = (Set(field, "C8"),) if is_true(config[name]) else ()
-                yield Fact(f"{path}.{name}", config[name], (Remove(f"{path}.{name}"), *layout), {"key": name, "field": field})
+                yield Fact(
+                    f"{path}.{name}", config[name], (Remove(f"{path}.{name}"), *layout), {"key": name, "field": field}
+                )
 
 
 @rule(
     "ADD008",
     severity="warning",
     evidence="guide",
-    source="vLLM Ascend 0.28 to 0.30, init_ascend_config: keys that the engine computes are dropped from the user's config",
+    source="vLLM Ascend 0.28 to 0.30, init_ascend_config: keys that the engine computes are dropped from the user's "
+    "config",
     message="{key} has no effect: the engine computes it and drops what the user says.",
     fix="",
 )

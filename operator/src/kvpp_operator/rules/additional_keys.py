@@ -57,7 +57,13 @@ EPLB = part(
     stair_config=STAIR,
 )  # fmt: skip
 SHORT_FIRST = part(enabled=bool, threshold=NATURAL, long_max_wait_ms=NOT_NEGATIVE)
-PROFILING_CHUNK = part(enabled=bool, smooth_factor=FRACTION, min_chunk=POSITIVE, need_timing=bool | None, max_fit_chunk=Annotated[int, Field(ge=6)])
+PROFILING_CHUNK = part(
+    enabled=bool,
+    smooth_factor=FRACTION,
+    min_chunk=POSITIVE,
+    need_timing=bool | None,
+    max_fit_chunk=Annotated[int, Field(ge=6)],
+)
 BATCH_JOBS = part(
     enabled=bool, max_jobs=NATURAL, reserve_margin_blocks=NATURAL, reserve_max_blocks=POSITIVE,
     low_available_tokens_threshold=POSITIVE, short_decode_token_threshold=POSITIVE,

@@ -29,12 +29,11 @@ def engines_differ(resolved: Resolved) -> Iterator[Missing]:
     spec = resolved.spec
     if spec.pooling is not None:
         yield Missing("spec.pooling", spec.pooling.backend, "KV pooling", (Remove("spec.pooling"),))
-    if spec.networking.host_network:
-        path = "spec.networking.hostNetwork"
-        yield Missing(path, value=True, what="the host network", fix=(Set(path, value=False),))
     for role in resolved.roles:
         if role.nodes > 1:
-            yield Missing(f"{role.path}.parallelism", role.nodes, f"engines on several nodes ({role.nodes})", on_one_node(role))
+            yield Missing(
+                f"{role.path}.parallelism", role.nodes, f"engines on several nodes ({role.nodes})", on_one_node(role)
+            )
 
 
 def engines_run_right(resolved: Resolved) -> Iterator[Missing]:

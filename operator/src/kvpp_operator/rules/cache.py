@@ -71,7 +71,8 @@ def four_bit_indexer_before_its_flag(resolved: Resolved, _: World) -> Iterator[F
     since="0.29.0rc1",
     until="0.29.0rc1",
     source="vLLM Ascend 0.29.0rc1, ascend_config.py: takes mxfp4, but derives LI-C8 only; LI-C4 is in 0.30.0rc1",
-    message="vLLM Ascend {release} takes the flag for LI-C4 but keeps the indexer's cache at 16 bit; {first} has the layout.",
+    message="vLLM Ascend {release} takes the flag for LI-C4 but keeps the indexer's cache at 16 bit; {first} has the "
+    "layout.",
     fix="or set engine.version to {first} or newer",
 )
 def four_bit_indexer_without_effect(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -85,7 +86,8 @@ def four_bit_indexer_without_effect(resolved: Resolved, _: World) -> Iterator[Fa
     severity="error",
     evidence="check",
     source="launch facts 7.2 and 11.1: C8 is int8 on A2 and A3, fp8 on 950; V2 compares block lengths of both sides",
-    message="C8 is {prefill} on prefill's {prefill_chip} and {decode} on decode's {decode_chip}: the layouts differ and every "
+    message="C8 is {prefill} on prefill's {prefill_chip} and {decode} on decode's {decode_chip}: the layouts differ "
+    "and every "
     "hand-over fails.",
     fix="or use chips of one kind for both roles",
 )
@@ -99,7 +101,12 @@ def cache_types_of_both_chips_differ(resolved: Resolved, _: World) -> Iterator[F
     first, second = prefill.accelerator.chip, decode.accelerator.chip
     if first.cache_type != second.cache_type:
         fix: tuple[Edit, ...] = tuple(Set(path, "Auto") for path in packed)
-        words = {"prefill": first.cache_type, "prefill_chip": first.name, "decode": second.cache_type, "decode_chip": second.name}
+        words = {
+            "prefill": first.cache_type,
+            "prefill_chip": first.name,
+            "decode": second.cache_type,
+            "decode_chip": second.name,
+        }
         yield Fact(packed[0], "C8", fix, words)
 
 
@@ -107,7 +114,8 @@ def cache_types_of_both_chips_differ(resolved: Resolved, _: World) -> Iterator[F
     "CACHE006",
     severity="error",
     evidence="check",
-    source="vLLM Ascend 0.30 platform.py, _validate_sfa_dcp_kv_sp: with DCP and a KV connector the context interleave equals "
+    source="vLLM Ascend 0.30 platform.py, _validate_sfa_dcp_kv_sp: with DCP and a KV connector the context "
+    "interleave equals "
     "the block size",
     message="DCP with a KV connector needs --cp-kv-cache-interleave-size equal to the block size (128 unless set).",
     fix="or set decodeContext to 1",
@@ -116,7 +124,11 @@ def interleave_is_not_the_block_size(resolved: Resolved, _: World) -> Iterator[F
     """DCP beside a connector, with another interleave than a block."""
     for role in resolved.roles:
         has_connector = resolved.is_disaggregated or (resolved.spec.pooling is not None and role.name != "decode")
-        if role.role.parallelism.decode_context > 1 and has_connector and not role.asks("--cp-kv-cache-interleave-size"):
+        if (
+            role.role.parallelism.decode_context > 1
+            and has_connector
+            and not role.asks("--cp-kv-cache-interleave-size")
+        ):
             first = len(role.role.extra_args)
             path = f"{role.path}.extraArgs"
             added = (Set(f"{path}[{first}]", "--cp-kv-cache-interleave-size"), Set(f"{path}[{first + 1}]", "128"))
@@ -128,8 +140,10 @@ def interleave_is_not_the_block_size(resolved: Resolved, _: World) -> Iterator[F
     severity="error",
     evidence="guide",
     until="0.29.0rc1",
-    source="vLLM Ascend 0.28 and 0.29 platform.py, _validate_indexer_pp_config: shared indices do not cross pipeline stages",
-    message="Stage {stage} of the pipeline would start with layer {layer}, which reuses the indices of an earlier layer; "
+    source="vLLM Ascend 0.28 and 0.29 platform.py, _validate_indexer_pp_config: shared indices do not cross pipeline "
+    "stages",
+    message="Stage {stage} of the pipeline would start with layer {layer}, which reuses the indices of an earlier "
+    "layer; "
     "vLLM Ascend {release} can't pass them between stages, {first} can.",
     fix="or set engine.version to {first} or newer",
 )

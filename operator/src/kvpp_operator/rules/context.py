@@ -35,7 +35,8 @@ def graphs_refused(resolved: Resolved, role: ResolvedRole) -> bool:
     evidence="guide",
     until="0.30.0rc2",
     source=PCP_MANAGER,
-    message="vLLM Ascend {release} has no {value} graphs with PCP for this engine: SFA models and DP run eager or FULL_DECODE_ONLY, "
+    message="vLLM Ascend {release} has no {value} graphs with PCP for this engine: SFA models and DP run eager or "
+    "FULL_DECODE_ONLY, "
     "others PIECEWISE too.",
     fix="or set prefillContext to 1",
 )
@@ -84,7 +85,8 @@ def dsa_context_with_context(resolved: Resolved, _: World) -> Iterator[Fact]:
     "PCP004",
     severity="error",
     evidence="check",
-    source="launch facts 1.2 rule 20 and 11.1 (Runner): DSA-CP needs Model Runner V1, DSpark and Eagle3 with PP need V2",
+    source="launch facts 1.2 rule 20 and 11.1 (Runner): DSA-CP needs Model Runner V1, DSpark and Eagle3 with PP need "
+    "V2",
     message="DSA-CP runs on Model Runner V1 only, but {method} with pipeline parallelism needs V2.",
     fix="or leave the draft out",
 )
@@ -124,7 +126,8 @@ def one_rank(role: ResolvedRole) -> tuple[Set, ...]:
     severity="error",
     evidence="guide",
     until="0.29.0rc1",
-    source="launch facts 1.2 rule 21: MooncakeConnectorV2 of 0.28 and 0.29 asserts PCP = 1, the KVPP guide excludes PCP with pools",
+    source="launch facts 1.2 rule 21: MooncakeConnectorV2 of 0.28 and 0.29 asserts PCP = 1, the KVPP guide excludes "
+    "PCP with pools",
     message="vLLM Ascend {release} has no PCP together with {partner}; it came with {first}.",
     fix="or set engine.version to {first} or newer",
 )
@@ -139,7 +142,8 @@ def context_with_transfer_before_its_release(resolved: Resolved, _: World) -> It
     severity="warning",
     evidence="guide",
     since="0.30.0rc1",
-    source="launch facts 1.2 rule 21 and 11.1: the guide of 0.30 excludes it, code and tests run it, the seed guide is silent",
+    source="launch facts 1.2 rule 21 and 11.1: the guide of 0.30 excludes it, code and tests run it, the seed guide "
+    "is silent",
     message="PCP together with {partner} runs in the engine's tests, but no guide lists it.",
     fix="",
 )
@@ -162,7 +166,8 @@ def transferring(resolved: Resolved) -> Iterator[tuple[ResolvedRole, str, str]]:
     severity="warning",
     evidence="guide",
     source="launch facts 1.2 rule 22 and 11.1: a unit test allows PCP with PP, the PP guide says no",
-    message="PCP with pipeline parallelism: a unit test of the engine allows it, its PP guide says it is not supported.",
+    message="PCP with pipeline parallelism: a unit test of the engine allows it, its PP guide says it is not "
+    "supported.",
     fix="",
 )
 def context_with_pipeline(resolved: Resolved, _: World) -> Iterator[Fact]:

@@ -102,7 +102,8 @@ def tokens_do_not_fit_mtp_layers(resolved: Resolved, _: World) -> Iterator[Fact]
     severity="error",
     evidence="check",
     source="launch facts 11.1: decode needs every local layer on the producer, else its metadata is missing layers",
-    message="Decode drafts with {value}, but prefill does not: the draft's KV is missing on prefill and every hand-over fails.",
+    message="Decode drafts with {value}, but prefill does not: the draft's KV is missing on prefill and every "
+    "hand-over fails.",
     fix="",
 )
 def decode_drafts_alone(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -128,7 +129,8 @@ def same_on_prefill(prefill: ResolvedRole, wanted: Speculative) -> tuple[Edit, .
     severity="warning",
     evidence="guide",
     source="launch facts 3: P/D guide of 0.30: num_speculative_tokens is 1 on prefill and 1 or more on decode",
-    message="Prefill makes {value} draft tokens; one is enough there, more only costs time. Decode keeps its own number.",
+    message="Prefill makes {value} draft tokens; one is enough there, more only costs time. Decode keeps its own "
+    "number.",
     fix="",
 )
 def prefill_drafts_more_than_one(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -142,7 +144,9 @@ def prefill_drafts_more_than_one(resolved: Resolved, _: World) -> Iterator[Fact]
 
 def not_with_pipeline(resolved: Resolved) -> Iterator[tuple[ResolvedRole, str]]:
     """Roles with PP whose draft method the PP guide does not list for the model."""
-    has_moe_dsa = resolved.model is not None and resolved.model.attention == "SFA" and resolved.model.name.startswith("GLM-5")
+    has_moe_dsa = (
+        resolved.model is not None and resolved.model.attention == "SFA" and resolved.model.name.startswith("GLM-5")
+    )
     refused = ("Eagle3", "DFlash") if has_moe_dsa else ("Eagle3", "DFlash", "DSpark")
     for role, path in drafting(resolved.roles, *refused):
         if role.pipeline > 1:
@@ -170,7 +174,8 @@ def draft_not_with_pipeline(resolved: Resolved, _: World) -> Iterator[Fact]:
     evidence="guide",
     since="latest",
     source=PP_MATRIX,
-    message="{value} with pipeline parallelism is not listed for this model in the newest PP guide; nobody has validated it.",
+    message="{value} with pipeline parallelism is not listed for this model in the newest PP guide; nobody has "
+    "validated it.",
     fix="or set pipeline to 1",
 )
 def draft_unlisted_with_pipeline(resolved: Resolved, _: World) -> Iterator[Fact]:

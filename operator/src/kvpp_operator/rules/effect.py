@@ -15,11 +15,19 @@ def idle(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
     spec = resolved.spec
     if not resolved.is_disaggregated:
         if spec.unified is not None and spec.unified.kv_port is not None:
-            yield "spec.unified.kvPort", spec.unified.kv_port, "a unified deployment hands no KV over, so it has no kv ports"
+            yield (
+                "spec.unified.kvPort",
+                spec.unified.kv_port,
+                "a unified deployment hands no KV over, so it has no kv ports",
+            )
         if spec.router is not None:
             yield "spec.router", spec.router.type, "a router pairs prefill with decode, and this deployment is unified"
         if spec.pooling is None and (spec.kv_transfer.extra_config or spec.kv_transfer.load_failure_policy):
-            yield "spec.kvTransfer", spec.kv_transfer.load_failure_policy, "without prefill and decode or a pool there is no connector"
+            yield (
+                "spec.kvTransfer",
+                spec.kv_transfer.load_failure_policy,
+                "without prefill and decode or a pool there is no connector",
+            )
     if spec.networking.interface is not None and not spec.networking.host_network:
         yield "spec.networking.interface", spec.networking.interface, "pods of the pod network use their own interface"
     yield from idle_in_roles(resolved)
@@ -32,7 +40,11 @@ def idle_in_roles(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
             yield f"{role.path}.graphCaptureSizes", role.role.graph_capture_sizes, "graphs are off in Eager"
         for written in role.written:
             worker = written.pod_template.get("worker") or {}
-            if role.nodes == 1 and written.path == role.path and (worker.get("spec") or any((worker.get("metadata") or {}).values())):
+            if (
+                role.nodes == 1
+                and written.path == role.path
+                and (worker.get("spec") or any((worker.get("metadata") or {}).values()))
+            ):
                 path = f"{written.path}.podTemplate.worker"
                 yield path, worker.get("spec"), "workers are the node ranks above 0, and this engine fits one node"
 

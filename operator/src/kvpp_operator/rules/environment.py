@@ -196,7 +196,8 @@ SECRETS = ("TOKEN", "PASSWORD", "SECRET", "API_KEY", "ACCESS_KEY")
     severity="warning",
     evidence="guide",
     source="design 4.12: secrets only by reference",
-    message="{value} looks like a secret and stands in the spec as plain text, readable to all who may read the object.",
+    message="{value} looks like a secret and stands in the spec as plain text, readable to all who may read the "
+    "object.",
     fix="with the name and key of your Secret",
 )
 def secret_as_plain_text(resolved: Resolved, _: World) -> Iterator[Fact]:

@@ -12,7 +12,10 @@ from kvpp_operator.resolve import Written
 def specs(written: Written) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(path, fragment) of a place's pod template and of its worker part."""
     template = written.pod_template
-    for path, holder in ((f"{written.path}.podTemplate", template), (f"{written.path}.podTemplate.worker", template.get("worker"))):
+    for path, holder in (
+        (f"{written.path}.podTemplate", template),
+        (f"{written.path}.podTemplate.worker", template.get("worker")),
+    ):
         spec = holder.get("spec") if isinstance(holder, Mapping) else None
         if isinstance(spec, Mapping):
             yield f"{path}.spec", spec
@@ -21,7 +24,10 @@ def specs(written: Written) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def metadata(written: Written) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(path, metadata) of a place's pod template and of its worker part."""
     template = written.pod_template
-    for path, holder in ((f"{written.path}.podTemplate", template), (f"{written.path}.podTemplate.worker", template.get("worker"))):
+    for path, holder in (
+        (f"{written.path}.podTemplate", template),
+        (f"{written.path}.podTemplate.worker", template.get("worker")),
+    ):
         found = holder.get("metadata") if isinstance(holder, Mapping) else None
         if isinstance(found, Mapping):
             yield f"{path}.metadata", found

@@ -20,7 +20,8 @@ OFF = Set("spec.kvpp.enabled", value=False)
     severity="warning",
     evidence="guide",
     source="launch facts 8.1 and 8.4: capacity = layers / (owned layers + 2 scratch buffers); warn below 1.2",
-    message="KVPP will hardly gain KV capacity here: the predicted multiplier is {multiplier}, because each rank keeps two "
+    message="KVPP will hardly gain KV capacity here: the predicted multiplier is {multiplier}, because each rank "
+    "keeps two "
     "scratch buffers beside its own layers.",
     fix="or spread a model of more layers over fewer ranks",
 )
@@ -38,7 +39,8 @@ def gain_too_small(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="warning",
     evidence="guide",
     source="launch facts 8.1: the ranks of a KVPP group own whole layers of their stage",
-    message="{group} TP x PCP ranks share the {layers} layers of a pipeline stage: some ranks own none and keep only scratch "
+    message="{group} TP x PCP ranks share the {layers} layers of a pipeline stage: some ranks own none and keep only "
+    "scratch "
     "buffers.",
     fix="or use fewer ranks for each stage",
 )

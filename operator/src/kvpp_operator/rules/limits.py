@@ -19,7 +19,9 @@ def is_below(path: str, prefixes: list[str]) -> bool:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
         return False
-    return any(parts[: len(allowed)] == allowed for allowed in ([p for p in prefix.split("/") if p] for prefix in prefixes))
+    return any(
+        parts[: len(allowed)] == allowed for allowed in ([p for p in prefix.split("/") if p] for prefix in prefixes)
+    )
 
 
 @rule(

@@ -97,7 +97,11 @@ def not_a_choice(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
     meant = shape.closest(value, choices) if isinstance(value, str) else None
     path = paths.join(place)
-    words = {"field": field_name(place), "choices": ", ".join(choices), "remark": REMARKS.get((word(place), str(value).lower()), "")}
+    words = {
+        "field": field_name(place),
+        "choices": ", ".join(choices),
+        "remark": REMARKS.get((word(place), str(value).lower()), ""),
+    }
     return schema_rules.NOT_A_CHOICE, Fact(path, value, (Set(path, meant or choices[0]),), words)
 
 
@@ -116,7 +120,9 @@ def bad_pattern(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     form = FORMS.get(name, f"`{context.get('pattern', '')}`")
     path = paths.join(place)
     fix: tuple[Edit, ...] = (Set(path, shape.EXAMPLES[name]),) if shape.is_required(place) else (Remove(path),)
-    return schema_rules.BAD_PATTERN, Fact(path, value, fix, {"field": field_name(place), "form": form, "advice": "or correct it"})
+    return schema_rules.BAD_PATTERN, Fact(
+        path, value, fix, {"field": field_name(place), "form": form, "advice": "or correct it"}
+    )
 
 
 def wrong_type(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
@@ -192,7 +198,14 @@ def field_name(place: Parts) -> str:
 
 def given(value: Any) -> str:
     """What kind of thing a value is, in words."""
-    kinds = {bool: "true or false", int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a map"}
+    kinds = {
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "a map",
+    }
     return "nothing" if value is None else kinds.get(type(value), type(value).__name__)
 
 

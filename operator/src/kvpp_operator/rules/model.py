@@ -106,7 +106,8 @@ def profile_and_architecture(resolved: Resolved, _: World) -> Iterator[Fact]:
     fix="or serve an MLA or SFA model",
     cel=(
         Cel(
-            "!self.kvpp.enabled || !has(self.model.architecture) || self.model.architecture.attention in ['MLA', 'SFA']",
+            "!self.kvpp.enabled || !has(self.model.architecture) || self.model.architecture.attention in ['MLA', "
+            "'SFA']",
             field_path=".model.architecture.attention",
         ),
     ),
@@ -132,7 +133,12 @@ def profile_without_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     model = resolved.model
     given = resolved.spec.model
     if resolved.spec.kvpp.enabled and given.architecture is None and model is not None and not model.runs_kvpp:
-        yield Fact("spec.model.profile", given.profile, (WITHOUT_KVPP,), {"reason": model.refusal or f"it uses {model.attention}"})
+        yield Fact(
+            "spec.model.profile",
+            given.profile,
+            (WITHOUT_KVPP,),
+            {"reason": model.refusal or f"it uses {model.attention}"},
+        )
 
 
 @rule(

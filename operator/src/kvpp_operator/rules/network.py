@@ -1,10 +1,10 @@
-"""Network: window, reserved ports, pins. Claims of ports on hosts are judged by the ledger."""
+"""Network: window, reserved ports, pins on the pod network. What the ledger answers is judged in `claims`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kvpp_operator.ports import LAST_PORT, PortRange, kv_block_length, reserved_ranges
+from kvpp_operator.ports import LAST_PORT, PortRange, reserved_ranges
 from kvpp_operator.resolve import Resolved, ResolvedRole
 from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
 from kvpp_operator.world import World
@@ -30,7 +30,11 @@ def window_out_of_order(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A window whose end lies before its start."""
     window = resolved.spec.networking.kv_ports
     if window is not None and window.first > window.last:
-        yield Fact(WINDOW, [window.first, window.last], (Set(f"{WINDOW}.first", window.last), Set(f"{WINDOW}.last", window.first)))
+        yield Fact(
+            WINDOW,
+            [window.first, window.last],
+            (Set(f"{WINDOW}.first", window.last), Set(f"{WINDOW}.last", window.first)),
+        )
 
 
 @rule(
@@ -56,12 +60,10 @@ def as_range(entry: int | str) -> PortRange | None:
 
 
 def pinned(resolved: Resolved) -> Iterator[tuple[ResolvedRole, int, int]]:
-    """(role, pin, ports that its blocks take) of the roles with kv ports; on the host network every replica has a block."""
+    """(role, pin, ports of its block) of the roles with kv ports; on the pod network all replicas have one block."""
     for role in resolved.roles:
         if role.role.kv_port is not None and role.name != "unified":
-            blocks = max(role.replicas, 1) if resolved.spec.networking.host_network else 1
-            length = kv_block_length(role.data, role.pipeline, role.prefill_context, role.tensor)
-            yield role, role.role.kv_port, length * blocks
+            yield role, role.role.kv_port, role.kv_block_length
 
 
 def block_of(pin: int, length: int) -> PortRange | None:
@@ -73,22 +75,6 @@ def block_of(pin: int, length: int) -> PortRange | None:
     "NET003",
     severity="error",
     evidence="guide",
-    source="contract, kv blocks: N + DP ports from the pin; launch facts 2.1",
-    message="The {length} ports from {value} pass the last port, 65535.",
-    fix="",
-)
-def pin_passes_the_last_port(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """A pinned block that passes port 65535."""
-    for role, pin, length in pinned(resolved):
-        if block_of(pin, length) is None:
-            path = f"{role.path}.kvPort"
-            yield Fact(path, pin, (Remove(path),), {"length": length})
-
-
-@rule(
-    "NET004",
-    severity="error",
-    evidence="guide",
     validation="seed",
     source="seed guide, PD Disaggregation: choose non-overlapping port ranges; launch facts 2.1: N + DP ports each",
     message="Decode's block {decode} overlaps prefill's block {prefill}: prefill takes {length} ports from its pin "
@@ -96,7 +82,9 @@ def pin_passes_the_last_port(resolved: Resolved, _: World) -> Iterator[Fact]:
     fix="or pin decode at {free} or above",
 )
 def pins_overlap(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """Pins of prefill and decode that overlap."""
+    """On the pod network: pins of prefill and decode that overlap."""
+    if resolved.spec.networking.host_network:
+        return
     pins = {role.name: (pin, length) for role, pin, length in pinned(resolved)}
     if len(pins) < 2:  # noqa: PLR2004 - two sides
         return
@@ -107,7 +95,7 @@ def pins_overlap(resolved: Resolved, _: World) -> Iterator[Fact]:
 
 
 @rule(
-    "NET005",
+    "NET004",
     severity="warning",
     evidence="guide",
     source="launch facts 2.2 and 11.1: the transport and Mooncake pick ports in these ranges; contract, kv blocks",
@@ -134,7 +122,7 @@ ENGINE = {8000: "the API", 29500: "the data-parallel master", 29501: "the torch 
 
 
 @rule(
-    "NET006",
+    "NET005",
     severity="error",
     evidence="guide",
     source="launch facts 2.3: ports that the engine listens on in the same pod",

@@ -20,7 +20,12 @@ SIZES = ("pipeline", "data", "prefillContext", "tensor")
 def on_one_node(role: ResolvedRole) -> tuple[Edit, ...]:
     """The edits that bring an engine down to one node: smaller sizes, powers of two, TP last."""
     given, room = role.role.parallelism, role.accelerator.devices_per_node
-    before = {"pipeline": given.pipeline, "data": given.data, "prefillContext": given.prefill_context, "tensor": given.tensor}
+    before = {
+        "pipeline": given.pipeline,
+        "data": given.data,
+        "prefillContext": given.prefill_context,
+        "tensor": given.tensor,
+    }
     sizes = dict(before)
     for name in SIZES:
         others = prod(size for other, size in sizes.items() if other != name)
@@ -43,7 +48,8 @@ def largest_power(limit: int, at_least: int) -> int:
     severity="error",
     evidence="guide",
     source=f"{NODES}; vLLM 0.30 ParallelConfig: the world must divide by nnodes",
-    message="An engine of {world} ranks needs {nodes} nodes of {per_node} NPUs, and {world} does not divide by {nodes}.",
+    message="An engine of {world} ranks needs {nodes} nodes of {per_node} NPUs, and {world} does not divide by "
+    "{nodes}.",
     fix="",
 )
 def ranks_do_not_divide_by_nodes(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -58,7 +64,8 @@ def ranks_do_not_divide_by_nodes(resolved: Resolved, _: World) -> Iterator[Fact]
     "NODE002",
     severity="error",
     evidence="guide",
-    source="reference: vLLM Ascend on real Kubernetes, section 0: MindCluster gives a pod of A3 one NPU or an even number",
+    source="reference: vLLM Ascend on real Kubernetes, section 0: MindCluster gives a pod of A3 one NPU or an even "
+    "number",
     message="Each pod asks for {value} NPUs; on {chip} a part of a node is one NPU or an even number.",
     fix="",
 )
@@ -92,7 +99,8 @@ def replica_across_a_node_boundary(resolved: Resolved, _: World) -> Iterator[Fac
     severity="warning",
     evidence="guide",
     source="launch facts 6.1: keep TP inside a node and PP between nodes; 11.1: the KVPP broadcast then crosses nodes",
-    message="A group of {group} TP x PCP ranks does not fit into one node of {per_node} NPUs: each layer's traffic, the "
+    message="A group of {group} TP x PCP ranks does not fit into one node of {per_node} NPUs: each layer's traffic, "
+    "the "
     "KVPP broadcast included, crosses nodes.",
     fix="or split the layers over the nodes with pipeline",
 )
@@ -126,7 +134,8 @@ def pipeline_and_data_across_nodes(resolved: Resolved, _: World) -> Iterator[Fac
     severity="warning",
     evidence="guide",
     source="reference: vLLM Ascend on real Kubernetes, section 2.1: an instance of several pods takes whole nodes",
-    message="Each of {nodes} pods asks for {value} of a node's {per_node} NPUs; schedulers for Ascend expect whole nodes there.",
+    message="Each of {nodes} pods asks for {value} of a node's {per_node} NPUs; schedulers for Ascend expect whole "
+    "nodes there.",
     fix="",
 )
 def several_nodes_in_part(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -165,7 +174,8 @@ def interconnect_of_another_chip(resolved: Resolved, _: World) -> Iterator[Fact]
     severity="warning",
     evidence="guide",
     source="launch facts 4.3 (Ascend env by hardware): the transport is set up by interconnect",
-    message="Prefill's {prefill} speaks {first}, decode's {decode} speaks {second}; nobody has validated a hand-over between them.",
+    message="Prefill's {prefill} speaks {first}, decode's {decode} speaks {second}; nobody has validated a hand-over "
+    "between them.",
     fix="",
 )
 def roles_on_different_fabrics(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -175,7 +185,12 @@ def roles_on_different_fabrics(resolved: Resolved, _: World) -> Iterator[Fact]:
         return
     first, second = prefill.accelerator, decode.accelerator
     if first.interconnect != second.interconnect:
-        words = {"prefill": first.chip.name, "first": first.interconnect, "decode": second.chip.name, "second": second.interconnect}
+        words = {
+            "prefill": first.chip.name,
+            "first": first.interconnect,
+            "decode": second.chip.name,
+            "second": second.interconnect,
+        }
         overridden = [role.path for role in (prefill, decode) if role.role.accelerator.model_fields_set]
         fix = tuple(Remove(f"{path}.accelerator") for path in overridden)
         yield Fact(f"{overridden[0] if overridden else 'spec'}.accelerator", first.chip.name, fix, words)

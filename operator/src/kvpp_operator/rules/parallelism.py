@@ -17,9 +17,11 @@ ALL_ROLES = ("unified", "prefill", "decode")
     severity="error",
     evidence="guide",
     validation="seed",
-    source="seed guide, Configuration Parameters: the group size follows TP x PCP; launch facts 1.1: a group of one is a "
+    source="seed guide, Configuration Parameters: the group size follows TP x PCP; launch facts 1.1: a group of one "
+    "is a "
     "silent no-op of the engine",
-    message="KVPP shares caches over TP x PCP ranks; a group of one saves nothing and the engine switches KVPP off silently.",
+    message="KVPP shares caches over TP x PCP ranks; a group of one saves nothing and the engine switches KVPP off "
+    "silently.",
     fix="or raise prefillContext, or set kvpp.enabled to false",
     cel=tuple(
         Cel(
@@ -68,7 +70,8 @@ def decode_context_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="check",
     source="vLLM 0.30 ParallelConfig: without PCP DCP re-uses the TP ranks; with PCP it is off, spans PCP, or TP x PCP",
-    message="DCP re-uses other ranks: tensor must be a multiple of decodeContext; with PCP, decodeContext is 1, prefillContext "
+    message="DCP re-uses other ranks: tensor must be a multiple of decodeContext; with PCP, decodeContext is 1, "
+    "prefillContext "
     "or tensor x prefillContext.",
     fix="",
     cel=tuple(
@@ -96,7 +99,8 @@ def decode_context_does_not_fit(resolved: Resolved, _: World) -> Iterator[Fact]:
     "PAR004",
     severity="warning",
     evidence="guide",
-    source="seed guide, Supported Features, DCP: not supported with KVPP; decode runs without KVPP, and the pull connector of "
+    source="seed guide, Supported Features, DCP: not supported with KVPP; decode runs without KVPP, and the pull "
+    "connector of "
     "0.30 reads a KVPP producer with DCP ranks (pull_worker.py), but no test does",
     message="Decode uses DCP beside a KVPP prefill; the connector takes it, but nobody has validated it.",
     fix="",
@@ -206,7 +210,9 @@ def more_stages_than_layers(resolved: Resolved, _: World) -> Iterator[Fact]:
     for role in resolved.roles:
         if role.pipeline > resolved.model.layers and role.role.parallelism.pipeline_layers is None:
             path = f"{role.path}.parallelism.pipeline"
-            yield Fact(path, role.pipeline, (Set(path, 1),), {"layers": resolved.model.layers, "model": resolved.model.name})
+            yield Fact(
+                path, role.pipeline, (Set(path, 1),), {"layers": resolved.model.layers, "model": resolved.model.name}
+            )
 
 
 @rule(
@@ -214,7 +220,8 @@ def more_stages_than_layers(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="warning",
     evidence="guide",
     validation="seed",
-    source="seed guide, Supported Features, PP: see the PP guide for the current output-mismatch caveat; launch facts 6.2",
+    source="seed guide, Supported Features, PP: see the PP guide for the current output-mismatch caveat; launch "
+    "facts 6.2",
     message="KVPP with pipeline parallelism has an open issue: now and then an output mismatch in the end-to-end test.",
     fix="or compare outputs with KVPP on and off before relying on them",
 )

@@ -22,8 +22,10 @@ NAMED_LISTS = ("containers", "initContainers", "volumes", "imagePullSecrets")
     "POD001",
     severity="error",
     evidence="guide",
-    source=f"{CONTRACT}; launch facts 11.1 (Entrypoint): command replaces the entrypoint that loads the CANN environment",
-    message="{field} of the engine's container is the operator's: it holds the vllm serve line, and the image's entrypoint "
+    source=f"{CONTRACT}; launch facts 11.1 (Entrypoint): command replaces the entrypoint that loads the CANN "
+    "environment",
+    message="{field} of the engine's container is the operator's: it holds the vllm serve line, and the image's "
+    "entrypoint "
     "loads the CANN environment.",
     fix="and use the fields or extraArgs",
 )
@@ -66,7 +68,9 @@ def field_through_the_template(resolved: Resolved, _: World) -> Iterator[Fact]:
         found += [(path, container, CONTAINER_FIELDS) for path, container in containers(written)]
         for path, fragment, fields in found:
             for key, field in fields.items():
-                if key in fragment and not (key == "hostNetwork" and fragment[key] is resolved.spec.networking.host_network):
+                if key in fragment and not (
+                    key == "hostNetwork" and fragment[key] is resolved.spec.networking.host_network
+                ):
                     where = field if field.startswith("spec.") else f"{written.path}.{field}"
                     yield Fact(f"{path}.{key}", fragment[key], (Remove(f"{path}.{key}"),), {"key": key, "field": where})
 

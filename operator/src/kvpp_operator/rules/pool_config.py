@@ -42,7 +42,10 @@ def written_by_us(resolved: Resolved) -> dict[str, tuple[Any, str]]:
     }
     if layerwise is not None:
         told["load_async"] = (False, f"the operator: {SEED_LAYERWISE} needs it off, layers are loaded one by one")
-        told["layerwise_prefetch_layers"] = (layerwise.prefetch_layers, "spec.pooling.mooncake.layerwise.prefetchLayers")
+        told["layerwise_prefetch_layers"] = (
+            layerwise.prefetch_layers,
+            "spec.pooling.mooncake.layerwise.prefetchLayers",
+        )
     return told
 
 
@@ -50,7 +53,8 @@ def written_by_us(resolved: Resolved) -> dict[str, tuple[Any, str]]:
     "POOL020",
     severity="error",
     evidence="guide",
-    source=f"{SEED_MEMCACHE} and Mooncake Layerwise Pooling: backend, use_layerwise and load_async of each form; launch facts 4.1",
+    source=f"{SEED_MEMCACHE} and Mooncake Layerwise Pooling: backend, use_layerwise and load_async of each form; "
+    "launch facts 4.1",
     message="{key} {value} contradicts what the deployment says; it belongs to {owner}.",
     fix="",
 )
@@ -86,7 +90,8 @@ def partial_chunks_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     "POOL022",
     severity="error",
     evidence="guide",
-    source=f"{SEED_MEMCACHE}: consumer write-back is not supported with KVPP; launch facts 1.2 rule 26 and 11.1: with any pool",
+    source=f"{SEED_MEMCACHE}: consumer write-back is not supported with KVPP; launch facts 1.2 rule 26 and 11.1: "
+    "with any pool",
     message="{key} lets decode work on the pool; consumer write-back is not supported with KVPP, on any role.",
     fix="",
 )
@@ -104,7 +109,8 @@ def write_back_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     "POOL023",
     severity="warning",
     evidence="guide",
-    source=f"{SEED_MEMCACHE}: the example loads asynchronously, whole blocks; guides of 0.28 to 0.30 require it; launch facts "
+    source=f"{SEED_MEMCACHE}: the example loads asynchronously, whole blocks; guides of 0.28 to 0.30 require it; "
+    "launch facts "
     "1.2 rule 25",
     message="Guides show the memcache pool with load_async true only; nobody has validated false with KVPP.",
     fix="",
@@ -112,7 +118,12 @@ def write_back_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
 def synchronous_memcache(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A memcache pool that loads synchronously."""
     pooling = resolved.spec.pooling
-    if pooling is not None and pooling.backend == "Memcache" and resolved.kvpp_roles and extra(resolved).get("load_async") is False:
+    if (
+        pooling is not None
+        and pooling.backend == "Memcache"
+        and resolved.kvpp_roles
+        and extra(resolved).get("load_async") is False
+    ):
         yield Fact(f"{EXTRA}.load_async", value=False, fix=(Remove(f"{EXTRA}.load_async"),))
 
 
@@ -130,14 +141,16 @@ def unknown_pool_key(resolved: Resolved, _: World) -> Iterator[Fact]:
         if key not in KNOWN:
             meant = shape.closest(key, KNOWN)
             place = paths.below(EXTRA, key)
-            yield Fact(place, value, (Remove(place),), {"key": key, "suggestion": f"; the closest is {meant}" if meant else ""})
+            yield Fact(
+                place, value, (Remove(place),), {"key": key, "suggestion": f"; the closest is {meant}" if meant else ""}
+            )
 
 
 @rule(
     "POOL025",
     severity="error",
     evidence="check",
-    source="launch facts 1.2 rule 29 and 4.1: switches are JSON booleans (the text \"false\" counts as true), sizes whole numbers",
+    source='launch facts 1.2 rule 29 and 4.1: switches are JSON booleans (the text "false" counts as true), sizes whole numbers',
     message="{key} must be {expected}.",
     fix="",
 )
@@ -174,8 +187,10 @@ JOINING = ("MMC_LOCAL_CONFIG_PATH", "MOONCAKE_CONFIG_PATH", "MOONCAKE_MASTER")
     "POOL027",
     severity="error",
     evidence="guide",
-    source=f"{SEED_MEMCACHE}: decode must not write to the pool of a KVPP prefill; contract, pooling: decode takes no part",
-    message="Decode takes no part in the pool: its caches have another layout than KVPP's owners store, and kv_consumer is "
+    source=f"{SEED_MEMCACHE}: decode must not write to the pool of a KVPP prefill; contract, pooling: decode takes "
+    "no part",
+    message="Decode takes no part in the pool: its caches have another layout than KVPP's owners store, and "
+    "kv_consumer is "
     "outside the validated scope.",
     fix="",
 )

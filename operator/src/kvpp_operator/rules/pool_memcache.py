@@ -117,7 +117,8 @@ def thresholds_out_of_order(resolved: Resolved, _: World) -> Iterator[Fact]:
     "POOL034",
     severity="error",
     evidence="guide",
-    source="launch facts 4.2 and 11.1 (Pools): world_size counts every local service, at most 1024; a change restarts the MetaService",
+    source="launch facts 4.2 and 11.1 (Pools): world_size counts every local service, at most 1024; a change "
+    "restarts the MetaService",
     message="{services} NPUs of {engines} engines would join the pool, but it takes {value} local services.",
     fix="or use fewer replicas or smaller engines",
 )
@@ -149,7 +150,8 @@ DEVICE_PROTOCOLS: dict[str, tuple[str, ...]] = {
     "POOL035",
     severity="error",
     evidence="guide",
-    source="launch facts 4.2: device_rdma on A2, device_sdma on A3, device_urma or device_uboe on 950; 11.1: device_sdma is wrong "
+    source="launch facts 4.2: device_rdma on A2, device_sdma on A3, device_urma or device_uboe on 950; 11.1: "
+    "device_sdma is wrong "
     "over RoCE",
     message="{value} is no protocol of {fabric}; there it is {legal}, or one of the host's.",
     fix="or leave protocol out: it follows from chip and interconnect",
@@ -181,7 +183,10 @@ def driver_for_device_sdma(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A protocol that needs a newer driver."""
     memcache = memcache_of(resolved)
     if memcache is not None and memcache.protocol == "DeviceSdma":
-        if any(role.accelerator.chip.name == "A3" and role.accelerator.interconnect == "HCCS" for role in pool_roles(resolved)):
+        if any(
+            role.accelerator.chip.name == "A3" and role.accelerator.interconnect == "HCCS"
+            for role in pool_roles(resolved)
+        ):
             yield Fact(f"{BASE}.protocol", "DeviceSdma", (Remove(f"{BASE}.protocol"),))
 
 

@@ -90,7 +90,8 @@ def memories(resolved: Resolved) -> Iterator[tuple[str, str]]:
     "POOL042",
     severity="error",
     evidence="guide",
-    source="launch facts 4.2 and 4.3: sizes are whole GB, one for each NPU's process; memory on the fabric is given in whole GiB",
+    source="launch facts 4.2 and 4.3: sizes are whole GB, one for each NPU's process; memory on the fabric is given "
+    "in whole GiB",
     message="Pool memory is lent in whole GiB, at least one for each NPU; {value} is not.",
     fix="",
 )
@@ -107,7 +108,8 @@ def memory_in_parts(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="guide",
     source="contract: pool memory and /dev/shm count in a memory limit if there is one",
-    message="{devices} NPUs lend {pool} GiB to the pool, but the engine's container is limited to {value}; it would be killed.",
+    message="{devices} NPUs lend {pool} GiB to the pool, but the engine's container is limited to {value}; it would "
+    "be killed.",
     fix="or lend less with memoryPerDevice",
 )
 def memory_limit_below_the_pool(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -127,7 +129,11 @@ def memory_limit(container: Any) -> str | None:
     resources = container.get("resources")
     limits = resources.get("limits") if isinstance(resources, dict) else None
     text = limits.get("memory") if isinstance(limits, dict) else None
-    return text if isinstance(text, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", text) else None
+    return (
+        text
+        if isinstance(text, str) and re.fullmatch(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?", text)
+        else None
+    )
 
 
 CONFIG_OWNED = {
@@ -172,7 +178,9 @@ def unknown_mooncake_key(resolved: Resolved, _: World) -> Iterator[Fact]:
         if key not in CONFIG_KNOWN:
             meant = shape.closest(key, CONFIG_KNOWN)
             place = paths.below(f"{MOONCAKE}.config", key)
-            yield Fact(place, value, (Remove(place),), {"key": key, "suggestion": f"; the closest is {meant}" if meant else ""})
+            yield Fact(
+                place, value, (Remove(place),), {"key": key, "suggestion": f"; the closest is {meant}" if meant else ""}
+            )
 
 
 MASTER_OWNED = ("port", "rpc_port", "metrics_port", "rpc_address", "enable_http_metadata_server")

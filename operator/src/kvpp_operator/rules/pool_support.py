@@ -34,9 +34,11 @@ def pool_roles(resolved: Resolved) -> tuple[ResolvedRole, ...]:
     severity="error",
     evidence="check",
     until="0.30.0rc2",
-    source="seed guide, Combining Connectors, against launch facts 1.2 rules 12 and 13: KVPPConfig up to 0.30.0rc2 takes no "
+    source="seed guide, Combining Connectors, against launch facts 1.2 rules 12 and 13: KVPPConfig up to 0.30.0rc2 "
+    "takes no "
     "MultiConnector",
-    message="A pool beside P/D needs MultiConnector, which vLLM Ascend {release} refuses with KVPP; the first that takes it is {first}.",
+    message="A pool beside P/D needs MultiConnector, which vLLM Ascend {release} refuses with KVPP; the first that "
+    "takes it is {first}.",
     fix="or leave out the pool, or set kvpp.enabled to false",
 )
 def pool_beside_disaggregation(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -50,7 +52,8 @@ def pool_beside_disaggregation(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="guide",
     until="0.30.0rc2",
-    source="launch facts 1.3, row Mooncake layerwise, and 11.1 (Pools): no released image has the client calls it needs",
+    source="launch facts 1.3, row Mooncake layerwise, and 11.1 (Pools): no released image has the client calls it "
+    "needs",
     message="vLLM Ascend {release} has no layerwise Mooncake pool that starts; the first that has is {first}.",
     fix="or use another pool",
 )
@@ -65,7 +68,8 @@ def layerwise_before_its_release(resolved: Resolved, _: World) -> Iterator[Fact]
     severity="warning",
     evidence="guide",
     since="latest",
-    source=f"{SEED_LAYERWISE}: experimental; validated on one node with TP8 and eager execution, GLM-5.2 validation pending",
+    source=f"{SEED_LAYERWISE}: experimental; validated on one node with TP8 and eager execution, GLM-5.2 validation "
+    "pending",
     message="Layerwise Mooncake pooling with KVPP is experimental: validated with TP8, eager, on one node only.",
     fix="or use Memcache",
 )
@@ -93,7 +97,12 @@ def layerwise_is_experimental(resolved: Resolved, _: World) -> Iterator[Fact]:
 def whole_block_mooncake_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A Mooncake pool of whole blocks with KVPP."""
     pooling = resolved.spec.pooling
-    if pooling is not None and pooling.backend == "Mooncake" and resolved.spec.kvpp.enabled and layerwise_of(resolved) is None:
+    if (
+        pooling is not None
+        and pooling.backend == "Mooncake"
+        and resolved.spec.kvpp.enabled
+        and layerwise_of(resolved) is None
+    ):
         yield Fact("spec.pooling", "Mooncake", (Set(LAYERWISE, {"prefetchLayers": 2}),))
 
 
@@ -106,7 +115,8 @@ def whole_block_mooncake_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fac
     fix="",
     cel=(
         Cel(
-            "!has(self.pooling) || (self.pooling.backend == 'Memcache' ? !has(self.pooling.mooncake) : !has(self.pooling.memcache))",
+            "!has(self.pooling) || (self.pooling.backend == 'Memcache' ? !has(self.pooling.mooncake) : "
+            "!has(self.pooling.memcache))",
             field_path=".pooling",
         ),
     ),
@@ -127,7 +137,8 @@ def settings_of_the_other_backend(resolved: Resolved, _: World) -> Iterator[Fact
     evidence="guide",
     until="0.28.0rc1",
     source="launch facts 1.3, row memcache kv_both: the KVPP guide of 0.28 knows kv_producer only",
-    message="With KVPP the memcache pool of vLLM Ascend {release} takes kv_role kv_producer only; Both came with {first}.",
+    message="With KVPP the memcache pool of vLLM Ascend {release} takes kv_role kv_producer only; Both came with "
+    "{first}.",
     fix="or set engine.version to {first} or newer",
 )
 def both_before_its_release(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -159,7 +170,8 @@ def layerwise_producer(resolved: Resolved, _: World) -> Iterator[Fact]:
     "POOL008",
     severity="error",
     evidence="check",
-    source=f"{SEED_LAYERWISE}: restrictions on PCP and DCP still apply; launch facts 1.2 rule 28 (mooncake_layerwise.py)",
+    source=f"{SEED_LAYERWISE}: restrictions on PCP and DCP still apply; launch facts 1.2 rule 28 "
+    "(mooncake_layerwise.py)",
     message="The layerwise Mooncake pool runs without PCP and DCP; the engine refuses {size} {value}.",
     fix="or use Memcache",
 )
@@ -196,7 +208,8 @@ def layerwise_with_pipeline(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="guide",
     source=f"{SEED_LAYERWISE}: the restriction on a topology mismatch of producer and consumer still applies",
-    message="With the layerwise Mooncake pool prefill and decode need the same tensor size; prefill has {prefill}, decode {value}.",
+    message="With the layerwise Mooncake pool prefill and decode need the same tensor size; prefill has {prefill}, "
+    "decode {value}.",
     fix="",
 )
 def layerwise_with_unequal_tensor(resolved: Resolved, _: World) -> Iterator[Fact]:

@@ -15,7 +15,8 @@ from kvpp_operator.world import World
     "ROLE001",
     severity="error",
     evidence="guide",
-    source="contract, spec: unified xor (prefill and decode); seed guide, PD Disaggregation: a producer needs a consumer",
+    source="contract, spec: unified xor (prefill and decode); seed guide, PD Disaggregation: a producer needs a "
+    "consumer",
     message="A deployment has either unified, or both prefill and decode.",
     fix="",
     cel=(
@@ -39,7 +40,9 @@ def way_out(spec: Spec) -> tuple[Edit, ...]:
     if spec.prefill is not None:
         return (Set("spec.decode", partner(spec.prefill.parallelism.tensor, expert=spec.prefill.parallelism.expert)),)
     if spec.decode is not None:
-        return (Set("spec.prefill", partner(max(2, spec.decode.parallelism.tensor), expert=spec.decode.parallelism.expert)),)
+        return (
+            Set("spec.prefill", partner(max(2, spec.decode.parallelism.tensor), expert=spec.decode.parallelism.expert)),
+        )
     return (Set("spec.unified", partner(8, expert=False)),)
 
 

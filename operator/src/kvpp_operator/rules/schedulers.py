@@ -47,7 +47,8 @@ def recompute_off_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="check",
     source=f"{PLATFORM}: balance scheduling only without a connector or with kv_role kv_both",
-    message="Balance scheduling is for engines that prefill and decode; {role} of this deployment has kv_role {kv_role}.",
+    message="Balance scheduling is for engines that prefill and decode; {role} of this deployment has kv_role "
+    "{kv_role}.",
     fix="",
 )
 def balance_with_disaggregation(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -98,7 +99,8 @@ def profiling_chunk_with_balance(resolved: Resolved, _: World) -> Iterator[Fact]
     severity="error",
     evidence="check",
     source=f"{PLATFORM}: profiling_chunk_config with async scheduling needs Model Runner V2",
-    message="profiling_chunk_config with asynchronous scheduling needs Model Runner V2, which this engine does not run on.",
+    message="profiling_chunk_config with asynchronous scheduling needs Model Runner V2, which this engine does not "
+    "run on.",
     fix="",
 )
 def profiling_chunk_with_async(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -134,7 +136,9 @@ def decode_only_off_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
             keeps = wins(role, "sparse_kv_offload_config", "keep_device_kv_cache")
             debugging = keys[0] == "sparse_kv_offload_config" and keeps is not None and is_true(keeps.value)
             if place is not None and is_true(place.value) and not debugging:
-                yield Fact(place.path, place.value, place.removal, {"what": what[0].upper() + what[1:], "role": role.name})
+                yield Fact(
+                    place.path, place.value, place.removal, {"what": what[0].upper() + what[1:], "role": role.name}
+                )
 
 
 @rule(
@@ -167,7 +171,8 @@ def dynamic_balancing(role: ResolvedRole) -> Place | None:
     severity="error",
     evidence="check",
     source="launch facts 11.1: dynamic EPLB without DYNAMIC_EPLB=true in the environment asserts at start",
-    message="Dynamic expert load balancing needs DYNAMIC_EPLB=true in the environment; without it the engine asserts at start.",
+    message="Dynamic expert load balancing needs DYNAMIC_EPLB=true in the environment; without it the engine asserts "
+    "at start.",
     fix="",
 )
 def dynamic_eplb_without_environment(resolved: Resolved, _: World) -> Iterator[Fact]:

@@ -180,7 +180,11 @@ def by_place(tree: dict[str, Any], error: ValidationError) -> dict[Parts, list[A
     found: dict[Parts, list[Any]] = {}
     for one in error.errors(include_url=False):
         found.setdefault(located(tree, one["loc"], is_missing=one["type"] == "missing"), []).append(one)
-    return {place: errors for place, errors in found.items() if not any(place[:cut] in found for cut in range(1, len(place)))}
+    return {
+        place: errors
+        for place, errors in found.items()
+        if not any(place[:cut] in found for cut in range(1, len(place)))
+    }
 
 
 def located(tree: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Parts:
@@ -206,7 +210,10 @@ def context(errors: list[Any]) -> dict[str, Any]:
 def duplicates(deployment: KVPPDeployment) -> Iterator[Fact]:
     """Entries of lists that the CRD keys by name (the API server refuses a name given twice)."""
     spec = deployment.spec
-    lists: dict[str, Sequence[Any]] = {"spec.engine.env": spec.engine.env, "spec.imagePullSecrets": spec.image_pull_secrets}
+    lists: dict[str, Sequence[Any]] = {
+        "spec.engine.env": spec.engine.env,
+        "spec.imagePullSecrets": spec.image_pull_secrets,
+    }
     lists |= {f"spec.{name}.env": role.env for name, role in spec.roles().items() if name in ROLES}
     for path, entries in lists.items():
         seen: set[str] = set()

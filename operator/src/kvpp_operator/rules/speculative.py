@@ -74,7 +74,8 @@ SHARING = "self.model.architecture.draftSharesTargetCache"
     severity="error",
     evidence="check",
     source=f"{SEED}: draft caches must not share target KV caches; launch facts 1.2 rule 10",
-    message="KVPP keeps draft caches apart from the target's; a draft that shares the target's KV caches does not start.",
+    message="KVPP keeps draft caches apart from the target's; a draft that shares the target's KV caches does not "
+    "start.",
     fix="",
     cel=tuple(
         Cel(

@@ -55,7 +55,8 @@ SIZES = {"tp_size": "tensor", "dp_size": "data", "pp_size": "pipeline"}
     "KVT002",
     severity="error",
     evidence="check",
-    source="launch facts 1.2 rule 35: a prefill or decode block must hold the engine's own sizes (check_kv_extra_config)",
+    source="launch facts 1.2 rule 35: a prefill or decode block must hold the engine's own sizes "
+    "(check_kv_extra_config)",
     message="extraConfig.{role}.{key} says {value}, but {role} has {real}; the engine refuses the contradiction.",
     fix="",
 )
@@ -129,7 +130,8 @@ def priorities(resolved: Resolved) -> Iterator[tuple[str, dict[str, Any]]]:
     severity="warning",
     evidence="guide",
     source="launch facts 5.2 and 11.1: only the engine's own proxy repeats a request that decode ends as recomputed",
-    message="Decode may end a request as recomputed, and only the Proxy router sends it to prefill again; with {value} the "
+    message="Decode may end a request as recomputed, and only the Proxy router sends it to prefill again; with "
+    "{value} the "
     "client gets a cut answer.",
     fix="",
 )
@@ -147,7 +149,8 @@ def router_ignores_recomputed(resolved: Resolved, _: World) -> Iterator[Fact]:
     "ROUTER002",
     severity="error",
     evidence="guide",
-    source="launch facts 11.1: kthena's workloadPort is one number, engines on the host network have API ports of their own",
+    source="launch facts 11.1: kthena's workloadPort is one number, engines on the host network have API ports of "
+    "their own",
     message="kthena knows one port for all engines, but on the host network every engine has an API port of its own.",
     fix="or leave networking.hostNetwork out",
 )

@@ -83,7 +83,8 @@ def pointless_rules_from(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="warning",
     evidence="guide",
     source="contract, engine.version: latest is the moving tag nightly-main; the seed guide describes that branch",
-    message="latest follows the moving nightly tag: two pods may run different images, and the rules may be behind them.",
+    message="latest follows the moving nightly tag: two pods may run different images, and the rules may be behind "
+    "them.",
     fix="or pin engine.image.digest",
 )
 def latest_without_digest(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -106,4 +107,9 @@ def tag_of_another_release(resolved: Resolved, _: World) -> Iterator[Fact]:
     tag = resolved.spec.engine.image.tag or ""
     tagged = versions.known(tag.removeprefix("v").partition("-")[0])
     if tagged is not None and tagged != resolved.release:
-        yield Fact("spec.engine.image.tag", tag, (Remove("spec.engine.image.tag"),), {"tagged": tagged.name, "version": resolved.release.name})
+        yield Fact(
+            "spec.engine.image.tag",
+            tag,
+            (Remove("spec.engine.image.tag"),),
+            {"tagged": tagged.name, "version": resolved.release.name},
+        )
