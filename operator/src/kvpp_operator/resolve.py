@@ -179,17 +179,18 @@ class Resolved:
 
     @property
     def reserved_ports(self) -> list[PortRange]:
-        """What the operator's configuration and the user list as used by others."""
+        """What the operator's configuration and the user list as used by others; rule NET002 says what is no range."""
         listed = (*self.configuration.reserved_ports, *self.spec.networking.reserved_ports)
-        return [PortRange.parse(ports) for ports in listed]
+        return [block for entry in listed if (block := as_port_range(entry)) is not None]
 
     @property
     def kv_window(self) -> Window:
         """Where kv blocks may lie: the deployment's window, else the operator's, without what is reserved."""
         networking, configuration = self.spec.networking, self.configuration
         chosen = networking.kv_ports or configuration.kv_ports
-        npus = max(role.accelerator.devices_per_node for role in self.roles)
-        return kv_window(npus, PortRange(chosen.first, chosen.last), self.reserved_ports)
+        npus = max((role.accelerator.devices_per_node for role in self.roles), default=0)
+        first, last = sorted((chosen.first, chosen.last))  # rule NET001 says when they are out of order
+        return kv_window(npus, PortRange(first, last), self.reserved_ports)
 
     def role(self, name: RoleName) -> ResolvedRole | None:
         return next((role for role in self.roles if role.name == name), None)
@@ -205,6 +206,14 @@ def resolve(deployment: KVPPDeployment, configuration: Configuration) -> Resolve
     flags = catalogue(release.name)
     roles = tuple(resolve_roles(spec, configuration, flags))
     return Resolved(deployment, configuration, model_of(spec), release, flags, roles)
+
+
+def as_port_range(entry: int | str) -> PortRange | None:
+    """Ports as the user lists them, None when they are none."""
+    try:
+        return PortRange.parse(entry)
+    except ValueError:
+        return None
 
 
 def release_of(spec: Spec) -> Release:
