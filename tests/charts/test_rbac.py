@@ -28,7 +28,7 @@ BESIDE_OWNED = (
         "blockOwnerDeletion, OwnerReferencesPermissionEnforcement",
     ),
     ("", "pods", "get list watch", "status.engines: why an engine is not ready"),
-    ("events.k8s.io", "events", "create", "transitions of conditions"),
+    ("events.k8s.io", "events", "get create patch", "controller.emit: transitions of conditions"),
 )
 # Nobody may grant what they lack, so the operator has what the Roles of its pods say.
 HANDED_ON = (
@@ -36,7 +36,12 @@ HANDED_ON = (
     ("", "pods", "get patch", "MetaService pods: the leader labels itself"),
     ("discovery.k8s.io", "endpointslices", "get list watch", "router pods: the ready engines"),
 )
-CLUSTER_WIDE = (("apiextensions.k8s.io", "customresourcedefinitions", "list watch", "kopf: an API that comes later"),)
+LEDGER = (("serving.kvpp.io", "kvppportledgers", "get list watch create update", "cluster.ledger: compare-and-swap"),)
+HEALING = (
+    ("", "pods", "list", "cluster.ledger: what runs"),
+    ("apps", "deployments", "list", "cluster.ledger: what runs"),
+    ("leaderworkerset.x-k8s.io", "leaderworkersets", "list", "cluster.ledger: what runs"),
+)
 
 
 def group_of(kind: Kind) -> str:
@@ -63,7 +68,7 @@ NEEDED = {(group_of(kind), kind.plural): set(OWNED) for kind in KINDS} | rights(
 
 
 def test_cluster_role_holds_what_the_code_uses(template: Template) -> None:
-    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == NEEDED | rights(CLUSTER_WIDE)
+    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == NEEDED | rights(LEDGER)
 
 
 def test_a_list_of_namespaces_needs_no_cluster_role(template: Template) -> None:
@@ -72,6 +77,12 @@ def test_a_list_of_namespaces_needs_no_cluster_role(template: Template) -> None:
     assert roles == []
     for namespace in ("team-a", "team-b"):
         assert granted(role_of(text, "Role", "test-kvpp-operator", namespace)) == NEEDED
+
+
+def test_host_ports_of_the_cluster_are_opt_in_with_a_list_of_namespaces(template: Template) -> None:
+    text = template({"config": {"watchNamespaces": ["team-a"]}, "rbac": {"portLedger": True}})
+    ports = role_of(text, "ClusterRole", "kvpp-system-test-kvpp-operator-ports")
+    assert granted(ports) == rights((*LEDGER, *HEALING))
 
 
 def test_no_wildcards_no_secrets(template: Template) -> None:

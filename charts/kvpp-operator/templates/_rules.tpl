@@ -47,9 +47,10 @@ show: one of our names without our label, which is then left alone.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
+# One Event for each transition; the same one again is counted in the one that is there.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [create]
+  verbs: [get, create, patch]
 # Handed on: nobody can grant a right that they lack, and the operator writes the Roles of these pods.
 # MetaService pods elect a leader by a Lease, and the leader labels its own pod.
 - apiGroups: [coordination.k8s.io]
@@ -64,10 +65,23 @@ show: one of our names without our label, which is then left alone.
   verbs: [get, list, watch]
 {{- end }}
 
-{{- /* Cluster-scoped, and only where the operator serves all namespaces. */}}
-{{- define "kvpp-operator.clusterRules" -}}
-# kopf looks again at the cluster's APIs when a CRD comes or goes: LeaderWorkerSet may be installed later.
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [list, watch]
+{{- /* Ports of hosts are one for the whole cluster, whatever namespaces the operator serves. */}}
+{{- define "kvpp-operator.ledgerRules" -}}
+# Written by compare-and-swap: an update with the resourceVersion that was read.
+- apiGroups: [serving.kvpp.io]
+  resources: [kvppportledgers]
+  verbs: [get, list, watch, create, update]
+{{- end }}
+
+{{- /* A ledger that was lost is rebuilt from what runs anywhere. A ClusterRole with the rules above has these. */}}
+{{- define "kvpp-operator.ledgerHealingRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [list]
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [list]
 {{- end }}
