@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import specs
 import yaml
-from operator_process import Cluster, Operator
+from operator_process import Cluster, Operator, eventually
 from typer.testing import CliRunner
 
 from kvpp_devcluster.cluster import LocalCluster
@@ -38,7 +38,13 @@ def crds(local_cluster: LocalCluster) -> None:
     for file in sorted((specs.ROOT / "crds").glob("*.yaml")):
         local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
         name = yaml.safe_load(file.read_text("utf-8"))["metadata"]["name"]
-        local_cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", f"crd/{name}")
+        eventually(lambda name=name: is_established(local_cluster, name), what=f"{name} established")
+
+
+def is_established(cluster: LocalCluster, name: str) -> bool:
+    """`kubectl wait` fails on an object that has no conditions yet."""
+    status = json.loads(cluster.kubectl("get", "crd", name, "-o", "json")).get("status", {})
+    return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ())
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "kvpp-demo"
 SETTLE_SECONDS = 120.0
+SERVED_SECONDS = 30.0
 WEIGHTS = """
 apiVersion: v1
 kind: PersistentVolume
@@ -112,7 +113,7 @@ def current_cluster() -> Place:
 def show(place: Place, files: list[Path], console: Console, *, keep: bool) -> int:
     definitions = output_of("crd")
     place.kubectl("apply", "--server-side", "-f", "-", input=definitions)
-    place.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd/kvppdeployments.serving.kvpp.io")
+    wait_until_served(place)
     place.kubectl(
         "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     )
@@ -134,6 +135,20 @@ def show(place: Place, files: list[Path], console: Console, *, keep: bool) -> in
         operator.stop()
         if not place.is_local and not keep:
             place.kubectl("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def wait_until_served(place: Place) -> None:
+    """`kubectl wait` fails on an object that has no conditions yet, so ask for what is wanted: the API."""
+    deadline = time.monotonic() + SERVED_SECONDS
+    while True:
+        try:
+            place.kubectl("get", "kvppdeployments", "--all-namespaces")
+        except ProgramError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def output_of(*arguments: str) -> str:

@@ -13,12 +13,12 @@ from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Refusal, Taken
 from kvpp_operator.ledger.settle import Settled
 from kvpp_operator.manifest import Key, Manifest
-from kvpp_operator.pipeline import plan_one, wished
+from kvpp_operator.pipeline import choose_revision, plan_one, stored_revisions, wished
 from kvpp_operator.plan.model import EnginePlan, Plan
 from kvpp_operator.report.engines import WantedEngine
 from kvpp_operator.report.status import Outcome as Ports
 from kvpp_operator.report.status import Report
-from kvpp_operator.revision import Revision, from_manifest, newest
+from kvpp_operator.revision import Revision, newest
 from kvpp_operator.rules import Judgement
 from kvpp_operator.world import World
 
@@ -66,18 +66,6 @@ def decide(body: Mapping[str, Any], world: World, configuration: Configuration) 
     )
 
 
-def choose_revision(fresh: Revision, kept: Revision | None) -> Revision:
-    """The kept one while the user's wish is the same; else the fresh one, numbered as the newest (design 4.3)."""
-    if kept is None:
-        return fresh
-    usable = kept.templates.keys() == fresh.templates.keys()
-    if usable and kept.spec_hash == fresh.spec_hash:
-        return kept
-    if kept.hash == fresh.hash:  # the wish was said differently and means the same
-        return kept
-    return replace(fresh, number=kept.number + 1)
-
-
 def make_way(refusal: Refusal | NoRoom | None, world: World) -> tuple[Key, ...]:
     """A pinned role can't surge: when the only trouble is an older revision of its own, that one is stopped first."""
     if not isinstance(refusal, Refusal):
@@ -92,11 +80,6 @@ def make_way(refusal: Refusal | NoRoom | None, world: World) -> tuple[Key, ...]:
         key for key, manifest in world.owned.items()
         if key.kind in WORKLOADS and manifest["metadata"].get("labels", {}).get(names.REVISION) in revisions
     )  # fmt: skip
-
-
-def stored_revisions(world: World) -> list[Revision]:
-    found = (from_manifest(manifest) for key, manifest in world.owned.items() if key.kind == "ControllerRevision")
-    return [revision for revision in found if revision is not None]
 
 
 def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from kvpp_operator import names
@@ -20,7 +21,7 @@ from kvpp_operator.engine_ports import PortPlan, claimed_plan, owner_of, pod_net
 from kvpp_operator.ports import reserved_ranges
 from kvpp_operator.render.objects import objects, revision_of
 from kvpp_operator.resolve import Resolved
-from kvpp_operator.revision import Revision
+from kvpp_operator.revision import Revision, from_manifest, newest
 from kvpp_operator.rules import Judgement, judge
 from kvpp_operator.world import OFFLINE, World
 
@@ -39,6 +40,7 @@ class Planned:
     settled: Settled | None = None
     """The port ledger as it should be, with what the deployment claims and frees."""
     refusal: Refusal | NoRoom | None = None
+    uid: str = ""
 
 
 ChooseRevision = Callable[[Revision], Revision]
@@ -92,15 +94,43 @@ def namesakes(ledger: Ledger, owner: claims.Owner) -> set[claims.Owner]:
     return {owner, *(c.holder.owner for c in ledger if (c.holder.owner.namespace, c.holder.owner.name) == (owner.namespace, owner.name))}
 
 
-def plan_together(documents: Sequence[Any], configuration: Configuration, world: World = OFFLINE) -> list[Planned]:
-    """Several deployments judged and planned as one cluster, in their order: blocks of one are taken for the next."""
+def plan_together(documents: Sequence[Any], configuration: Configuration, worlds: Sequence[World] = ()) -> list[Planned]:
+    """Several deployments judged and planned as one cluster, in their order: blocks of one are taken for the next.
+
+    `worlds` has one for each document, read from a cluster; without it nothing exists yet.
+    """
     results: list[Planned] = []
-    for document in documents:
-        planned = plan_one(document, configuration, world)
-        results.append(planned)
+    ledger: Ledger | None = None
+    for document, world in zip(documents, worlds or [OFFLINE] * len(documents), strict=True):
+        seen = world if ledger is None else replace(world, ledger=ledger)
+        kept = newest(stored_revisions(seen))
+        planned = plan_one(document, configuration, seen, partial(choose_revision, kept=kept))
+        results.append(replace(planned, uid=world.uid))
         if planned.settled is not None and planned.refusal is None:
-            world = replace(world, ledger=planned.settled.ledger)
+            ledger = planned.settled.ledger
     return results
+
+
+def choose_revision(fresh: Revision, kept: Revision | None) -> Revision:
+    """The kept one while the user's wish is the same; else the fresh one, numbered as the newest (design 4.3)."""
+    if kept is None:
+        return fresh
+    usable = kept.templates.keys() == fresh.templates.keys()
+    if usable and kept.spec_hash == fresh.spec_hash:
+        return kept
+    if kept.hash == fresh.hash:  # the wish was said differently and means the same
+        return kept
+    return replace(fresh, number=kept.number + 1)
+
+
+def stored_revisions(world: World) -> list[Revision]:
+    found = (from_manifest(manifest) for key, manifest in world.owned.items() if key.kind == "ControllerRevision")
+    return [revision for revision in found if revision is not None]
+
+
+def wished_of(planned: Planned) -> list[Manifest]:
+    """The objects of an accepted document."""
+    return [] if planned.plan is None else wished(planned.plan, planned.revision, planned.uid)
 
 
 def wished(planned: Plan, revision: Revision | None = None, uid: str = "") -> list[Manifest]:

@@ -23,6 +23,8 @@ class World:
     """What live engines of the whole cluster show of the ports they use."""
     holders: frozenset[Holder] = frozenset()
     """Engines of this deployment whose workload or pods are still there; their claims are kept."""
+    uid: str = ""
+    """Of the live deployment; "" offline."""
 
 
 OFFLINE = World()

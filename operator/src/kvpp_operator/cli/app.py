@@ -92,6 +92,63 @@ def commands(
 
 
 @app.command()
+def ports(
+    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR|-…]", help="Plan these on an empty ledger; without files the cluster's ledger is read.")] = None,
+    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
+    node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="One host: its reserved ranges and what is claimed there.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Show who owns which ports of the hosts, free runs and conflicts."""
+    from kvpp_operator.cli import judging
+    from kvpp_operator.cli import ports as pages
+
+    configuration = judging.configuration_from(config)
+    if files:
+        ledger, engines = accepted_or_exit(judging.judge_files(files, config)).ledger, None
+    else:
+        ledger, engines = judging.live_ports(node)
+    window = pages.window_of(configuration)
+    if node is not None and output is TextFormat.TEXT:
+        sys.stdout.write(pages.node_text(ledger, window, pages.NPUS_PER_NODE, configuration, engines))
+    else:
+        sys.stdout.write(pages.to_json(ledger, window) if output is TextFormat.JSON else pages.to_text(ledger, window))
+
+
+@app.command()
+def explain(
+    rule: Annotated[str, typer.Argument(metavar="RULE", help="A rule's id, as findings name it.")],
+    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
+) -> None:
+    """Print a rule with its source, versions, an example that breaks it, and the fix."""
+    from kvpp_operator.cli import explain as pages
+    from kvpp_operator.rules.examples import example_of
+
+    found = pages.find(rule)
+    if found is None:
+        near = ", ".join(pages.closest(rule))
+        sys.stderr.write(f"kvpp: there is no rule {rule}{f'; closest: {near}' if near else ''}. `kvpp rules` lists all.\n")
+        raise typer.Exit(2)
+    form = pages.as_json if output is TextFormat.JSON else pages.as_text
+    sys.stdout.write(form(found, example_of(found.id)))
+
+
+@app.command()
+def rules(
+    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the list.")] = TextFormat.TEXT,
+) -> None:
+    """List every rule with severity and versions."""
+    import json
+
+    from kvpp_operator.cli import explain as pages
+    from kvpp_operator.rules import RULES
+
+    if output is TextFormat.JSON:
+        sys.stdout.write(json.dumps([pages.to_json(one) for one in RULES], ensure_ascii=False, indent=2) + "\n")
+    else:
+        sys.stdout.write(pages.listing())
+
+
+@app.command()
 def crd() -> None:
     """Print the CustomResourceDefinitions."""
     from kvpp_operator.cli import manifests

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 from pydantic import ValidationError
 
 from kvpp_operator.cli.documents import Document, Unreadable, read
 from kvpp_operator.configuration import Configuration
+from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.pipeline import Planned, plan_together
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.rules import Judgement
+from kvpp_operator.world import World
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,12 @@ class Batch:
         return tuple(one.planned.plan for one in self.judged if one.planned.plan is not None)
 
     @property
+    def ledger(self) -> Ledger:
+        """What all documents claim together."""
+        claims = [claim for one in self.judged if one.planned.settled for claim in one.planned.settled.claims]
+        return Ledger(tuple(claims))
+
+    @property
     def exit_code(self) -> int:
         if self.unreadable:
             return 2
@@ -50,7 +58,8 @@ def judge_files(files: Iterable[str], config: Path | None, *, live: bool = False
     found = list(read(files))
     documents = [item for item in found if isinstance(item, Document)]
     ours = [document for document in documents if document.is_deployment]
-    planned = plan_together([document.body for document in ours], configuration, **live_world(live))
+    bodies = [document.body for document in ours]
+    planned = plan_together(bodies, configuration, live_worlds(bodies) if live else ())
     return Batch(
         judged=tuple(Judged(document, one) for document, one in zip(ours, planned, strict=True)),
         skipped=tuple(document for document in documents if not document.is_deployment),
@@ -73,12 +82,24 @@ def configuration_from(file: Path | None) -> Configuration:
         usage_error(f"--config {file}: {places}")
 
 
-def live_world(live: bool) -> dict[str, object]:  # noqa: FBT001 - a switch of the command line
-    if not live:
-        return {}
-    from kvpp_operator.cli.live import read_world
+def live_worlds(bodies: Sequence[Any]) -> list[World]:
+    """What the cluster holds of these deployments; a cluster that can't be read ends the command with 2."""
+    from kvpp_operator.cli import live
 
-    return read_world()
+    try:
+        return live.worlds_of(bodies)
+    except (live.ClusterError, live.KubeconfigError) as problem:
+        usage_error(f"--live: {problem}")
+
+
+def live_ports(node: str | None) -> tuple[Ledger, list[tuple[str, str, int]] | None]:
+    """The cluster's ledger and, for a node, the engines that run there as (deployment, role, index)."""
+    from kvpp_operator.cli import live
+
+    try:
+        return live.read_ports(node)
+    except (live.ClusterError, live.KubeconfigError) as problem:
+        usage_error(f"the port ledger can't be read: {problem}")
 
 
 def usage_error(message: str) -> NoReturn:

@@ -10,7 +10,7 @@ import yaml
 
 from kvpp_operator.cli.judging import Batch
 from kvpp_operator.manifest import Manifest
-from kvpp_operator.pipeline import wished
+from kvpp_operator.pipeline import wished_of
 
 
 class Dumper(yaml.SafeDumper):
@@ -25,7 +25,7 @@ def to_yaml(manifests: Iterable[Manifest]) -> str:
 
 
 def all_objects(batch: Batch) -> list[Manifest]:
-    return [manifest for plan in batch.plans for manifest in wished(plan)]
+    return [manifest for one in batch.judged for manifest in wished_of(one.planned)]
 
 
 def as_yaml(batch: Batch) -> str:

@@ -32,7 +32,7 @@ def environment(plan: Plan, role: RolePlan) -> EnvVars:
 
 def ours(plan: Plan, role: RolePlan) -> Iterator[dict[str, Any]]:
     # POD_IP first: the kubelet expands $(NAME) only from variables that stand before.
-    yield {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    yield {"name": "POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}}
     for name, value in {**identity(role), **timeouts(role), **parallel(role), **preset(role)}.items():
         yield {"name": name, "value": value}
     if role.on_host_network:

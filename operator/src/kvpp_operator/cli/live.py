@@ -1,0 +1,90 @@
+"""`--live`: what the cluster of KUBECONFIG holds of the deployments that are judged, and its port ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kvpp_operator import names
+from kvpp_operator.cluster.access import Access
+from kvpp_operator.cluster.client import Cluster
+from kvpp_operator.cluster.kubeconfig import KubeconfigError, load
+from kvpp_operator.cluster.ledger import KEY
+from kvpp_operator.cluster.transport import ClusterError
+from kvpp_operator.ledger.claim import Ledger
+from kvpp_operator.ledger.live import holder_of, live_claims
+from kvpp_operator.ledger.wire import parse
+from kvpp_operator.manifest import API_VERSION, KIND, KINDS, PODS, Key, Manifest, controller_of, key_of
+from kvpp_operator.world import World
+
+NOT_FOUND = 404
+
+
+def worlds_of(bodies: Sequence[Any]) -> list[World]:
+    """One world for each document, in their order; ClusterError or KubeconfigError when the cluster can't be read."""
+    return asyncio.run(read_worlds(bodies))
+
+
+def read_ports(node: str | None) -> tuple[Ledger, list[tuple[str, str, int]] | None]:
+    """The ledger; with a node, the engines whose pods run there as (namespace/name, role, index)."""
+
+    async def read() -> tuple[Ledger, list[tuple[str, str, int]] | None]:
+        async with Cluster(Access(load)) as cluster:
+            ledger = await ledger_of(cluster)
+            if node is None:
+                return ledger, None
+            pods = await listed(cluster, PODS, "", names.DEPLOYMENT)
+            here = [holder_of(pod) for pod in pods if pod.get("spec", {}).get("nodeName") == node]
+            return ledger, [(str(h.owner), h.role, h.engine) for h in here if h is not None]
+
+    return asyncio.run(read())
+
+
+async def read_worlds(bodies: Sequence[Any]) -> list[World]:
+    async with Cluster(Access(load)) as cluster:
+        ledger = await ledger_of(cluster)
+        return [await world_of(cluster, body, ledger) for body in bodies]
+
+
+async def ledger_of(cluster: Cluster) -> Ledger:
+    try:
+        found = await cluster.get(KEY)
+    except ClusterError as problem:
+        if problem.status != NOT_FOUND:
+            raise
+        return Ledger()
+    return parse((found or {}).get("spec")).ledger
+
+
+async def world_of(cluster: Cluster, body: Any, ledger: Ledger) -> World:
+    """Empty but for the ledger when the deployment does not exist yet."""
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
+        return World(ledger=ledger)
+    namespace, name = str(metadata.get("namespace") or "default"), metadata["name"]
+    live = await cluster.get(Key(API_VERSION, KIND, namespace, name))
+    if live is None:
+        return World(ledger=ledger)
+    marked = f"{names.DEPLOYMENT}={name}"
+    owned: dict[Key, Manifest] = {}
+    for kind in KINDS:
+        for manifest in await listed(cluster, kind, namespace, marked):
+            controller = controller_of(manifest)
+            if controller is not None and controller["uid"] == live["metadata"]["uid"]:
+                owned[key_of(manifest)] = manifest
+    pods = tuple(await listed(cluster, PODS, namespace, marked))
+    holders = frozenset(h for manifest in (*owned.values(), *pods) if (h := holder_of(manifest)) is not None)
+    return World(owned, pods, ledger, live_claims(owned.values()), holders, uid=live["metadata"]["uid"])
+
+
+async def listed(cluster: Cluster, kind: Any, namespace: str, labels: str) -> list[Manifest]:
+    try:
+        return [item async for item in cluster.list(kind, namespace=namespace, labels=labels)]
+    except ClusterError as problem:
+        if problem.status != NOT_FOUND:  # an optional API that is absent holds nothing
+            raise
+        return []
+
+
+__all__ = ["ClusterError", "KubeconfigError", "read_ports", "worlds_of"]
