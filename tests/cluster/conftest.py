@@ -14,13 +14,27 @@ import yaml
 from kvpp_operator.cluster.access import Access
 from kvpp_operator.cluster.client import Cluster
 from kvpp_operator.cluster.kubeconfig import load
-from kvpp_operator.manifest import API_VERSION, KIND, Key, Manifest
+from kvpp_operator.manifest import API_VERSION, DEPLOYMENTS, KIND, Key, Manifest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
 CRDS = Path(__file__).parents[2] / "crds"
 NUMBERS = itertools.count()
+
+
+async def eventually(question: Callable[[], Awaitable[Any]], *, seconds: float = 20.0) -> Any:
+    async with asyncio.timeout(seconds):
+        while True:
+            if answer := await question():
+                return answer
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture(name="eventually")
+def eventually_fixture() -> Callable[..., Awaitable[Any]]:
+    """Ask again until the answer is true: for what the cluster's own controllers do in their time."""
+    return eventually
 
 
 @pytest.fixture
@@ -33,6 +47,7 @@ async def cluster(access: Access) -> AsyncIterator[Cluster]:
     async with Cluster(access) as client:
         for path in sorted(CRDS.glob("*.yaml")):
             await client.apply(yaml.safe_load(path.read_text()))
+        await eventually(lambda: client.serves(DEPLOYMENTS))
         yield client
 
 
@@ -42,20 +57,6 @@ async def namespace(cluster: Cluster) -> AsyncIterator[str]:
     created = await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     yield name
     await cluster.delete(Key("v1", "Namespace", "", name), uid=created["metadata"]["uid"])
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]:
-    """Ask again until the answer is true: for what the cluster's own controllers do in their time."""
-
-    async def ask(question: Callable[[], Awaitable[Any]], *, seconds: float = 20.0) -> Any:
-        async with asyncio.timeout(seconds):
-            while True:
-                if answer := await question():
-                    return answer
-                await asyncio.sleep(0.05)
-
-    return ask
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ class TestAgainstTheServer:
     @pytest.fixture
     def token(self, local_cluster: Any) -> str:
         """Take a token of a service account that the control plane makes in every namespace."""
-        path = local_cluster.kubeconfig_for_service_account("default", "default")
+        path = local_cluster.control_plane.kubeconfig_for_service_account("default", "default")
         token: str = yaml.safe_load(path.read_text())["users"][0]["user"]["token"]
         return token
 

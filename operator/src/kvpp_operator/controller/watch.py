@@ -185,6 +185,6 @@ class _NoProgress(kopf.ProgressStorage):
         return essence
 
 
-# Its retries are told by `Streams`, once per loss; its thread takes no signals, and need not say so.
-for _noisy in ("kopf._cogs.clients", "kopf._core.reactor.running"):
+# Its retries are told by `Streams`, once per loss; what ends it is told by us, once; its thread takes no signals.
+for _noisy in ("kopf._cogs.clients", "kopf._core.reactor"):
     logging.getLogger(_noisy).setLevel(logging.CRITICAL)
