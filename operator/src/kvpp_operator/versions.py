@@ -5,35 +5,27 @@ Source: facts section 9 (release table) and 1.3 (what each release accepts). `la
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import total_ordering
+from dataclasses import dataclass, field
 
 from packaging.version import InvalidVersion, Version
 
 
-@total_ordering
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Release:
     """One engine release; ordered by age, `latest` last."""
 
-    name: str
-    vllm: str
-    tag: str
-
-    @property
-    def age(self) -> int:
-        return [release.name for release in RELEASES].index(self.name)
-
-    def __lt__(self, other: Release) -> bool:
-        return self.age < other.age
+    age: int
+    name: str = field(compare=False)
+    vllm: str = field(compare=False)
+    tag: str = field(compare=False)
 
 
 RELEASES = (
-    Release("0.28.0rc1", vllm="0.28.0", tag="v0.28.0rc1"),
-    Release("0.29.0rc1", vllm="0.29.0", tag="v0.29.0rc1"),
-    Release("0.30.0rc1", vllm="0.30.0", tag="v0.30.0rc1"),
-    Release("0.30.0rc2", vllm="0.30.0", tag="v0.30.0rc2"),
-    Release("latest", vllm="0.30.0", tag="nightly-main"),
+    Release(0, "0.28.0rc1", vllm="0.28.0", tag="v0.28.0rc1"),
+    Release(1, "0.29.0rc1", vllm="0.29.0", tag="v0.29.0rc1"),
+    Release(2, "0.30.0rc1", vllm="0.30.0", tag="v0.30.0rc1"),
+    Release(3, "0.30.0rc2", vllm="0.30.0", tag="v0.30.0rc2"),
+    Release(4, "latest", vllm="0.30.0", tag="nightly-main"),
 )
 BY_NAME = {release.name: release for release in RELEASES}
 FIRST, LATEST = RELEASES[0], RELEASES[-1]
