@@ -106,6 +106,7 @@ KINDS: tuple[Kind, ...] = (
 
 DEPLOYMENTS = Kind(API_VERSION, KIND, "kvppdeployments")
 PODS = Kind("v1", "Pod", "pods")
+LEDGERS = Kind(API_VERSION, "KVPPPortLedger", "kvppportledgers", namespaced=False, optional=True)
 
 # Read or written, but not owned by a deployment.
 OTHER_KINDS: tuple[Kind, ...] = (
@@ -119,7 +120,7 @@ OTHER_KINDS: tuple[Kind, ...] = (
     Kind("coordination.k8s.io/v1", "Lease", "leases"),
     Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
     Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
-    Kind(API_VERSION, "KVPPPortLedger", "kvppportledgers", namespaced=False),
+    LEDGERS,
 )
 
 KIND_OF: dict[tuple[str, str], Kind] = {(kind.api_version, kind.name): kind for kind in (*KINDS, *OTHER_KINDS)}

@@ -12,7 +12,8 @@ from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.controller.streams import Stream, Streams
 from kvpp_operator.controller.sweep import compare
 from kvpp_operator.controller.watch import Watch
-from kvpp_operator.manifest import DEPLOYMENTS, KINDS, PODS, Kind, Manifest, key_of
+from kvpp_operator.ledger.wire import parse
+from kvpp_operator.manifest import DEPLOYMENTS, KINDS, LEDGERS, PODS, DeploymentKey, Kind, Manifest, key_of
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.access import Access
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.controller.metrics import Metrics
     from kvpp_operator.controller.queue import WorkQueue
-    from kvpp_operator.manifest import DeploymentKey, Key
+    from kvpp_operator.manifest import Key
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,12 @@ POLL_SECONDS = 0.1
 # After a list that started over, the objects listed are still on their way through the watcher.
 SETTLE_SECONDS = 1.0
 BEHIND_SECONDS = 5.0
+
+
+def owners_that_differ(before: Manifest, after: Manifest) -> set[DeploymentKey]:
+    """Whose claims came or went: our own writes concern who is at work anyway, a hand edit those it hit."""
+    old, new = (set(parse(manifest.get("spec")).ledger) for manifest in (before, after))
+    return {DeploymentKey(claim.holder.owner.namespace, claim.holder.owner.name) for claim in old ^ new}
 
 
 class Feed:
@@ -141,7 +148,7 @@ class Feed:
                 return served
 
     async def _served(self) -> frozenset[Kind]:
-        optional = [kind for kind in KINDS if kind.optional]
+        optional = [kind for kind in (*KINDS, LEDGERS) if kind.optional]
         answers = await asyncio.gather(*(self._cluster.serves(kind) for kind in optional))
         present = [kind for kind, is_served in zip(optional, answers, strict=True) if is_served]
         return frozenset((DEPLOYMENTS, PODS, *(kind for kind in KINDS if not kind.optional), *present))
@@ -164,7 +171,7 @@ class Feed:
                 self._drop(difference.gone)
             pending = [stream for stream, difference in differences if difference.behind]
         self._waiting_for = ""
-        for key in self._cache.deployments():
+        for key in {*self._cache.deployments(), *self._claimants()}:
             self._queue.add(key)
         self.synchronised.set()
         logger.info("synchronised", extra={"objects": len(self._cache), "deployments": len(self._cache.deployments())})
@@ -178,10 +185,14 @@ class Feed:
             is_news = self._cache.drop(key, uid=meta["uid"], resource_version=meta.get("resourceVersion", ""))
         else:
             is_news = self._cache.put(thing)
-        if is_news:
-            for deployment in {deployment_of(thing), known.deployment if known else None} - {None}:
-                assert deployment is not None
-                self._queue.add(deployment)
+        if not is_news:
+            return
+        concerned = {deployment_of(thing), known.deployment if known else None} - {None}
+        if key.kind == LEDGERS.name:
+            concerned |= owners_that_differ(known.manifest if known else {}, {} if event == "DELETED" else thing)
+        for deployment in concerned:
+            assert deployment is not None
+            self._queue.add(deployment)
 
     def _settle(self, stream: Stream) -> None:
         """Find out what was deleted while a watch was away."""
@@ -209,8 +220,14 @@ class Feed:
                 await asyncio.sleep(BEHIND_SECONDS)
                 for key in (await compare(self._cluster, self._cache, stream)).behind:
                     await self._catch_up(key)
-        for deployment in self._cache.deployments():
+        for deployment in {*self._cache.deployments(), *self._claimants()}:
             self._queue.add(deployment, after_seconds=random.uniform(0.0, spread_seconds))  # noqa: S311 - spreads load
+
+    def _claimants(self) -> set[DeploymentKey]:
+        """Who holds ports: also deployments that were deleted while nobody looked, whose claims are to be freed."""
+        found = {DeploymentKey(claim.holder.owner.namespace, claim.holder.owner.name) for key in self._cache
+                 if key.kind == LEDGERS.name for claim in parse((self._cache.get(key) or {}).get("spec")).ledger}  # fmt: skip
+        return {key for key in found if not self._namespaces or key.namespace in self._namespaces}
 
     async def _catch_up(self, key: Key) -> None:
         """Read what a deaf watch did not tell."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvpp_operator import names
 from kvpp_operator.cluster.client import collection_of
-from kvpp_operator.manifest import DEPLOYMENTS, PODS, Kind
+from kvpp_operator.manifest import DEPLOYMENTS, LEDGERS, PODS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,8 +49,8 @@ class Stream:
 
 
 def labels_of(kind: Kind) -> str:
-    """Selector by which the server filters: all deployments, pods that name one, and of the rest what is ours."""
-    if kind == DEPLOYMENTS:
+    """Selector by which the server filters: all deployments and the ledger, pods that name one, and of the rest what is ours."""
+    if kind in (DEPLOYMENTS, LEDGERS):
         return ""
     return names.DEPLOYMENT if kind == PODS else f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
 
