@@ -24,17 +24,18 @@ def connectors(resolved: Resolved, role: ResolvedRole) -> tuple[Connector, ...]:
 
 
 def pool_connector(pooling: Pooling, role: ResolvedRole) -> Connector:
+    """Keys and values of the seed guide's examples, one for each form."""
     layerwise = pooling.mooncake.layerwise if pooling.mooncake else None
     default = "Both" if role.name == "unified" or layerwise else "Producer"
     if pooling.backend == "Memcache":
-        extra: dict[str, Any] = {"backend": "memcache", "lookup_rpc_port": "0", "use_layerwise": False, "load_async": True}
+        extra: dict[str, Any] = {"backend": "memcache", "lookup_rpc_port": "0", "use_layerwise": False}
+        if role.name == "unified":
+            # The seed sets it where the pool stands alone, and leaves it out under MultiConnector (facts 1.2 rule 25).
+            extra["load_async"] = True
     elif layerwise is not None:
-        extra = {
-            "backend": "mooncake",
-            "use_layerwise": True,
-            "load_async": False,
-            "layerwise_prefetch_layers": layerwise.prefetch_layers,
-        }
+        extra = {"backend": "mooncake", "use_layerwise": True, "load_async": False}
+        if "prefetch_layers" in layerwise.model_fields_set:
+            extra["layerwise_prefetch_layers"] = layerwise.prefetch_layers
     else:
         extra = {"backend": "mooncake", "lookup_rpc_port": "0", "use_layerwise": False}
     return Connector(

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from kvpp_operator.api.v1alpha1 import RoleName
 from kvpp_operator.engine_ports import EnginePorts
+from kvpp_operator.plan.pool import PoolPlan
 from kvpp_operator.resolve import Resolved, ResolvedRole
 
 KvRole = Literal["kv_producer", "kv_consumer", "kv_both"]
@@ -92,6 +93,7 @@ class Plan:
     resolved: Resolved
     roles: tuple[RolePlan, ...]
     engines: tuple[EnginePlan, ...]
+    pool: PoolPlan | None = None
 
     def role(self, name: RoleName) -> RolePlan:
         return next(role for role in self.roles if role.name == name)

@@ -9,6 +9,7 @@ from kvpp_operator.api.model import Image
 from kvpp_operator.plan.connectors import connectors
 from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
 from kvpp_operator.engine_ports import EnginePortsByEngine
+from kvpp_operator.plan.pool import plan_pool
 from kvpp_operator.plan.weights import last_part, weights
 from kvpp_operator.resolve import Resolved, ResolvedRole
 
@@ -26,7 +27,8 @@ START_SECONDS_PER_GIGABYTE = 3
 
 def plan_roles(resolved: Resolved) -> Plan:
     """Everything that engines of a role have in common; engines come in with their ports (`with_engines`)."""
-    return Plan(resolved, tuple(plan_role(resolved, role) for role in resolved.roles), ())
+    roles = tuple(plan_role(resolved, role) for role in resolved.roles)
+    return Plan(resolved, roles, (), plan_pool(resolved, roles[0].image))
 
 
 def with_engines(plan: Plan, ports: EnginePortsByEngine) -> Plan:

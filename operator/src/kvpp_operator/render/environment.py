@@ -12,6 +12,7 @@ from typing import Any
 from kvpp_operator.api.v1alpha1 import dump
 from kvpp_operator.catalogue.chips import TRANSFER_ENV
 from kvpp_operator.plan.model import Plan, RolePlan
+from kvpp_operator.render.pool.engine import pool_environment
 from kvpp_operator.render.tokens import PortRef
 
 EnvVars = list[dict[str, Any]]
@@ -41,6 +42,8 @@ def ours(plan: Plan, role: RolePlan) -> Iterator[dict[str, Any]]:
     if role.has_transfer:
         for name, value in transfer(role).items():
             yield {"name": name, "value": value}
+    for name, value in pool_environment(plan, role).items():
+        yield {"name": name, "value": value}
     yield from weights_env(role)
     yield from api_key(plan)
 
@@ -79,14 +82,12 @@ def preset(role: RolePlan) -> dict[str, str]:
 def transfer(role: RolePlan) -> dict[str, str]:
     accelerator = role.resolved.accelerator
     fabric = TRANSFER_ENV.get((accelerator.chip.name, accelerator.interconnect), {})  # type: ignore[call-overload]
-    pooled = any(connector.name == "AscendStoreConnector" for connector in role.connectors)
     return {
         # Pins the range that the transport draws its ports from: 20000 + 100 for each NPU (launch facts 11.1).
         "ASCEND_BASE_PORT": "20000",
         "ASCEND_CONNECT_TIMEOUT": TRANSFER_TIMEOUT_MILLISECONDS,
         "ASCEND_TRANSFER_TIMEOUT": TRANSFER_TIMEOUT_MILLISECONDS,
         **(fabric if accelerator.env_preset else {}),
-        **({"PYTHONHASHSEED": "0"} if pooled else {}),
     }
 
 

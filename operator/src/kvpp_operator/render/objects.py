@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kvpp_operator.manifest import Manifest
-from kvpp_operator.plan.model import EnginePlan, Plan
+from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
 from kvpp_operator.render.account import engine_account
+from kvpp_operator.render.pool import pool_objects
+from kvpp_operator.render.pool.engine import engine_config, joins
 from kvpp_operator.render.service import role_service
-from kvpp_operator.render.template import fill, seal, template_hash
+from kvpp_operator.render.template import Template, fill, seal, template_hash
 from kvpp_operator.render.workload import workload
 from kvpp_operator.revision import Revision, spec_hash, to_manifest
 
 
 def revision_of(plan: Plan) -> Revision:
     """What this plan's engines are made from."""
-    templates = {role.name: seal(workload(plan, role)) for role in plan.roles}
+    templates: dict[str, Template] = {role.name: template(plan, role) for role in plan.roles}
     return Revision(template_hash(templates), spec_hash(plan.resolved.spec), templates)
+
+
+def template(plan: Plan, role: RolePlan) -> Template:
+    """Sealed, with the ConfigMap that its pods mount: what is kept of them is kept whole."""
+    config = engine_config(plan) if joins(plan, role) else None
+    return {**seal(workload(plan, role)), **({"config": config} if config else {})}
 
 
 def objects(plan: Plan, revision: Revision) -> list[Manifest]:
@@ -26,6 +34,8 @@ def objects(plan: Plan, revision: Revision) -> list[Manifest]:
         engine_account(name, namespace),
         to_manifest(revision, name, namespace),
         *(role_service(name, namespace, role.name) for role in plan.roles),
+        *pool_objects(plan),
+        *(kept["config"] for kept in revision.templates.values() if "config" in kept),
         *engines(name, namespace, revision, plan.engines),
     ]
 

@@ -10,6 +10,7 @@ from kvpp_operator.plan.model import Plan, RolePlan, Volume
 from kvpp_operator.render.argv import argv
 from kvpp_operator.render.environment import environment
 from kvpp_operator.render.merge import merge_pod
+from kvpp_operator.render.pool.engine import pod_volumes, pool_annotations, pool_resources, pool_volumes, wait_container
 from kvpp_operator.render.tokens import PortRef
 
 PROBE_PERIOD = 10
@@ -22,7 +23,7 @@ HEADLESS_PROBE = ["sh", "-c", "kill -0 1"]
 def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
     """`rank` 0: the head (or only) pod; None: the pods of all other ranks."""
     template = {
-        "metadata": {"labels": {names.HEAD: "true" if rank == 0 else "false"}},
+        "metadata": {"labels": {names.HEAD: "true" if rank == 0 else "false"}, **annotated(pool_annotations(plan, role))},
         "spec": {
             "serviceAccountName": names.part(plan.resolved.name, "engine"),
             "automountServiceAccountToken": False,
@@ -30,8 +31,9 @@ def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]
             "enableServiceLinks": False,
             "terminationGracePeriodSeconds": role.shutdown_seconds + GRACE_BEYOND_SHUTDOWN,
             **placement(plan, role),
+            **({"initContainers": waiting} if (waiting := wait_container(plan, role)) else {}),
             "containers": [container(plan, role, rank)],
-            "volumes": [{"name": volume.name, **volume.source} for volume in volumes(role)],
+            "volumes": [*({"name": volume.name, **volume.source} for volume in volumes(plan, role)), *pod_volumes(plan, role)],
         },
     }
     written = role.resolved.written
@@ -66,8 +68,6 @@ def apart(plan: Plan, role: RolePlan) -> dict[str, Any]:
 
 
 def container(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
-    devices = role.resolved.devices_per_pod
-    resource = role.resolved.accelerator.resource_name
     return {
         "name": names.CONTAINER,
         "image": role.image,
@@ -76,13 +76,25 @@ def container(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
         "args": ["vllm", *argv(plan, role, rank)],
         "env": environment(plan, role),
         "ports": container_ports(role, rank),
-        "resources": {"limits": {resource: str(devices)}, "requests": {"cpu": str(role.cpus), resource: str(devices)}},
-        "volumeMounts": [mount(volume) for volume in volumes(role)],
+        "resources": resources(plan, role),
+        "volumeMounts": [mount(volume) for volume in volumes(plan, role)],
         **(probes(plan, role) if rank == 0 else headless_probes(role)),
         **({"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if role.has_transfer else {}),
         # The first failure's reason reaches the pod's status, and from there ours.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def resources(plan: Plan, role: RolePlan) -> dict[str, Any]:
+    """NPUs and huge pages want equal requests and limits; memory gets no limit by default (launch facts 11.1, CPU)."""
+    fixed = {role.resolved.accelerator.resource_name: str(role.resolved.devices_per_pod)}
+    pool = pool_resources(plan, role)
+    fixed |= {name: amount for name, amount in pool.items() if name.startswith("hugepages-")}
+    return {"limits": fixed, "requests": {"cpu": str(role.cpus), **pool, **fixed}}
+
+
+def annotated(annotations: dict[str, str]) -> dict[str, Any]:
+    return {"annotations": annotations} if annotations else {}
 
 
 def container_ports(role: RolePlan, rank: int | None) -> list[dict[str, Any]]:
@@ -138,12 +150,13 @@ def timing(timeout_seconds: int, failures: int) -> dict[str, Any]:
     return {"periodSeconds": PROBE_PERIOD, "timeoutSeconds": timeout_seconds, "failureThreshold": failures}
 
 
-def volumes(role: RolePlan) -> list[Volume]:
+def volumes(plan: Plan, role: RolePlan) -> list[Volume]:
     """Shared memory, weights, and the host's small files; a volume used twice stands once."""
     found = [
         Volume("shm", {"emptyDir": {"medium": "Memory", "sizeLimit": role.shared_memory}}, "/dev/shm", read_only=False),  # noqa: S108 - a mount point
         *role.weights.volumes,
         *(role.draft.volumes if role.draft else ()),
+        *pool_volumes(plan, role),
         *(host_volume(mounted) for mounted in host_mounts(role)),
     ]
     return list({volume.name: volume for volume in found}.values())
