@@ -38,7 +38,7 @@ def graphs_refused(resolved: Resolved, role: ResolvedRole) -> bool:
     message="vLLM Ascend {release} has no {value} graphs with PCP for this engine: SFA models and DP run eager or "
     "FULL_DECODE_ONLY, "
     "others PIECEWISE too.",
-    fix="or set prefillContext to 1",
+    fix="or set prefillContext to 1, or engine.version to {first}, which nobody has validated for this",
 )
 def graph_mode_without_context(resolved: Resolved, _: World) -> Iterator[Fact]:
     """PCP with a graph mode that its release refuses."""

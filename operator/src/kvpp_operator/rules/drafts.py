@@ -160,7 +160,7 @@ def not_with_pipeline(resolved: Resolved) -> Iterator[tuple[ResolvedRole, str]]:
     until="0.30.0rc2",
     source=PP_MATRIX,
     message="{value} with pipeline parallelism does not run this model on vLLM Ascend {release}; MTP does.",
-    fix="or set pipeline to 1",
+    fix="or set pipeline to 1, or engine.version to {first}, which nobody has validated for this",
 )
 def draft_not_with_pipeline(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A draft method that PP does not carry."""

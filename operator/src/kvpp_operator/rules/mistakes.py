@@ -53,13 +53,13 @@ def wrong_kind(place: Parts, value: Any) -> Verdict:
     return schema_rules.WRONG_KIND, Fact(path, value, (Set(path, expected),), {"field": place[0], "expected": expected})
 
 
-def unknown_field(place: Parts, value: Any, _: dict[str, Any]) -> Verdict:
+def unknown_field(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     name, parent = str(place[-1]), place[:-1]
     known = shape.names_at(parent)
     meant = shape.closest(name, known)
     path = paths.join(place)
     fix: tuple[Edit, ...] = (Remove(path),)
-    if meant:
+    if meant and meant not in context.get("siblings", ()):
         fix = (Set(paths.below(paths.join(parent), meant), value), Remove(path))
     words = {
         "parent": paths.join(parent) or "a KVPPDeployment", "field": name,
@@ -79,14 +79,15 @@ def out_of_bounds(kind: str, place: Parts, value: Any, context: dict[str, Any]) 
     key, words = BOUNDS[kind]
     limit = context[key]
     legal: Callable[[], Any] = {
-        "ge": lambda: limit,
+        "ge": lambda: shape.USUAL.get(word(place), limit),
         "le": lambda: limit,
         "max_length": lambda: shortened_to(value, limit),
         "min_length": lambda: shape.EXAMPLES.get(word(place), "x" * limit),
     }[key]
     path = paths.join(place)
-    fact = Fact(path, value, (Set(path, legal()),), {"field": field_name(place), "bound": words.format(limit)})
-    return schema_rules.OUT_OF_BOUNDS, fact
+    # One number of a layer split can't be right alone.
+    fix: Edit = Remove(paths.join(place[:-1])) if word(place) == "pipelineLayers" else Set(path, legal())
+    return schema_rules.OUT_OF_BOUNDS, Fact(path, value, (fix,), {"field": field_name(place), "bound": words.format(limit)})
 
 
 def shortened_to(value: Any, limit: int) -> Any:
@@ -144,8 +145,8 @@ def conversion(place: Parts, value: Any, wanted: str) -> tuple[tuple[Edit, ...],
     converted = converter(value) if converter else None
     if converted is not None:
         return (Set(path, converted),), ""
-    if shape.is_required(place):
-        return (Set(path, shape.EXAMPLES.get(word(place), "")),), "with your own value"
+    if shape.is_required(place) or word(place) in shape.USUAL:
+        return (Set(path, shape.USUAL.get(word(place), shape.EXAMPLES.get(word(place), ""))),), "with your own value"
     return (Remove(path),), f"or give {wanted}"
 
 

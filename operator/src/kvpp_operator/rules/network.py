@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvpp_operator.ports import LAST_PORT, PortRange, reserved_ranges
-from kvpp_operator.resolve import Resolved, ResolvedRole
+from kvpp_operator.resolve import Resolved, ResolvedRole, as_port_range
 from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
 from kvpp_operator.world import World
 
@@ -48,15 +48,8 @@ def window_out_of_order(resolved: Resolved, _: World) -> Iterator[Fact]:
 def reserved_ports_unreadable(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A reserved port that is none."""
     for index, entry in enumerate(resolved.spec.networking.reserved_ports):
-        if as_range(entry) is None:
+        if as_port_range(entry) is None:
             yield Fact(f"{RESERVED}[{index}]", entry, (Remove(f"{RESERVED}[{index}]"),))
-
-
-def as_range(entry: int | str) -> PortRange | None:
-    try:
-        return PortRange.parse(entry)
-    except ValueError:
-        return None
 
 
 def pinned(resolved: Resolved) -> Iterator[tuple[ResolvedRole, int, int]]:
@@ -107,7 +100,7 @@ def pin_in_a_range_of_others(resolved: Resolved, _: World) -> Iterator[Fact]:
     if resolved.spec.networking.host_network:
         return
     window = resolved.spec.networking.kv_ports or resolved.configuration.kv_ports
-    listed = [block for entry in resolved.spec.networking.reserved_ports if (block := as_range(entry)) is not None]
+    listed = [block for entry in resolved.spec.networking.reserved_ports if (block := as_port_range(entry)) is not None]
     for role, pin, length in pinned(resolved):
         block = block_of(pin, length)
         for reserved in reserved_ranges(role.accelerator.devices_per_node, listed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kvpp_operator.api.pooling import Memcache
+from kvpp_operator.catalogue import pools
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules import memcache_keys as keys
 from kvpp_operator.rules import paths, shape
@@ -14,7 +15,6 @@ from kvpp_operator.world import World
 
 BASE = "spec.pooling.memcache"
 MEMCACHE = "memcache-hybrid 1.3.0, asked on loopback: a bad file makes the service exit 0 (launch facts 4.2)"
-LARGEST_WORLD = 1024
 
 
 def memcache_of(resolved: Resolved) -> Memcache | None:
@@ -127,23 +127,23 @@ def too_many_local_services(resolved: Resolved, _: World) -> Iterator[Fact]:
     memcache = memcache_of(resolved)
     if memcache is None:
         return
-    said = memcache.local_config.get(keys.WORLD_SIZE, str(LARGEST_WORLD))
-    limit = int(said) if keys.LOCAL[keys.WORLD_SIZE].takes(said) else LARGEST_WORLD
+    said = memcache.local_config.get(keys.WORLD_SIZE, str(pools.WORLD_SIZE))
+    limit = int(said) if keys.LOCAL[keys.WORLD_SIZE].takes(said) else pools.WORLD_SIZE
     for role in pool_roles(resolved):
         services = role.replicas * role.devices
         if services > limit:
             path = f"{role.path}.replicas"
             fix: tuple[Edit, ...] = (Set(path, limit // role.devices),)
-            if services <= LARGEST_WORLD:
+            if services <= pools.WORLD_SIZE:
                 fix = (Remove(paths.below(f"{BASE}.localConfig", keys.WORLD_SIZE)),)
             yield Fact(path, limit, fix, {"services": services, "engines": role.replicas})
 
 
-DEVICE_PROTOCOLS: dict[str, tuple[str, ...]] = {
-    "A2/RoCE": ("DeviceRdma",), "A2/HCCS": ("DeviceRdma",), "A3/RoCE": ("DeviceRdma",), "A3/HCCS": ("DeviceSdma", "DeviceRdma"),
-    "950DT/UB": ("DeviceUrma",), "950DT/UBoE": ("DeviceUboe",), "950PR/UB": ("DeviceUrma",), "950PR/UBoE": ("DeviceUboe",),
-}  # fmt: skip
-"""Protocols of the NPUs' own network by chip and interconnect (launch facts 4.2 and 11.1, Pools)."""
+def device_protocols(chip: str, interconnect: str) -> tuple[str, ...]:
+    """Protocols of the NPUs' own network, the default first; A3 reaches its RoCE ports over HCCS too."""
+    default = pools.DEFAULT_PROTOCOL.get((chip, interconnect))
+    also = ("DeviceRdma",) if default == "DeviceSdma" else ()
+    return (default, *also) if default else ()
 
 
 @rule(
@@ -163,7 +163,7 @@ def protocol_of_another_fabric(resolved: Resolved, _: World) -> Iterator[Fact]:
         return
     for role in pool_roles(resolved):
         fabric = f"{role.accelerator.chip.name}/{role.accelerator.interconnect}"
-        legal = DEVICE_PROTOCOLS.get(fabric, ())
+        legal = device_protocols(role.accelerator.chip.name, role.accelerator.interconnect)
         is_ub = role.accelerator.interconnect in ("UB", "UBoE")
         wrong = memcache.protocol.startswith("Device") and memcache.protocol not in legal
         if legal and (wrong or (memcache.protocol == "HostUrma" and not is_ub)):
@@ -204,3 +204,22 @@ def shared_memory_between_hosts(resolved: Resolved, _: World) -> Iterator[Fact]:
     engines = sum(role.replicas * role.nodes for role in pool_roles(resolved))
     if memcache is not None and memcache.protocol == "HostShm" and engines > 1:
         yield Fact(f"{BASE}.protocol", "HostShm", (Remove(f"{BASE}.protocol"),), {"engines": engines})
+
+
+@rule(
+    "POOL038",
+    severity="error",
+    evidence="guide",
+    until="0.29.0rc1",
+    source="launch facts 4.2: memcache 1.2 up to 0.29, 1.3 from 0.30 on; both services asked key by key on loopback",
+    message="The memcache of vLLM Ascend {release} does not know {key}; an unknown key keeps it from starting. {first} has it.",
+    fix="or set engine.version to {first} or newer",
+)
+def memcache_key_before_its_release(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A key of memcache that came later."""
+    later = {"metaConfig": pools.SINCE_1_3_0, "localConfig": pools.LOCAL_SINCE_1_3_0}
+    for path, given, _known, _owned in files(resolved):
+        for key, value in given.items():
+            if key in later[path.rpartition(".")[2]]:
+                place = paths.below(path, key)
+                yield Fact(place, value, (Remove(place),), {"key": key})

@@ -8,6 +8,7 @@ from typing import Any
 
 from kvpp_operator.api.base import quantity_bytes
 from kvpp_operator.api.pooling import Memcache, Mooncake
+from kvpp_operator.catalogue.pools import LARGEST_SHARE
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules import paths, shape
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
@@ -92,15 +93,16 @@ def memories(resolved: Resolved) -> Iterator[tuple[str, str]]:
     evidence="guide",
     source="launch facts 4.2 and 4.3: sizes are whole GB, one for each NPU's process; memory on the fabric is given "
     "in whole GiB",
-    message="Pool memory is lent in whole GiB, at least one for each NPU; {value} is not.",
+    message="Pool memory is lent in whole GiB, from 1Gi to 1Ti for each NPU; {value} is not.",
     fix="",
 )
 def memory_in_parts(resolved: Resolved, _: World) -> Iterator[Fact]:
     """Pool memory that is no whole number of GiB."""
     for path, quantity in memories(resolved):
         size = quantity_bytes(quantity)
-        if size < GIB or size % GIB:
-            yield Fact(path, quantity, (Set(path, f"{max(1, round(size / GIB))}Gi"),))
+        if not GIB <= size <= LARGEST_SHARE or size % GIB:
+            whole = min(max(1, round(size / GIB)), LARGEST_SHARE // GIB)
+            yield Fact(path, quantity, (Set(path, f"{whole}Gi"),))
 
 
 @rule(

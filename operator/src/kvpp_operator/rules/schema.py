@@ -119,7 +119,7 @@ class Work:
                 continue
             # An API server drops null where it may not stand; null is also what the walk left of a value it refused.
             if place not in self.removed and (found[0]["input"] is not None or isinstance(place[-1], int)):
-                self.report(*mistake(found[0]["type"], place, found[0]["input"], context(found)))
+                self.report(*mistake(found[0]["type"], place, found[0]["input"], context(tree, place, found)))
                 self.removed.append(place)
             discard(tree, place)
             changed = True
@@ -201,10 +201,11 @@ def located(tree: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Parts
     return tuple(parts)
 
 
-def context(errors: list[Any]) -> dict[str, Any]:
-    """What the errors of one place say beyond their type; members of a union are named together."""
+def context(tree: Any, place: Parts, errors: list[Any]) -> dict[str, Any]:
+    """What is known of a place beyond the value: every error there, and what stands beside it."""
     types = [error["type"] for error in errors]
-    return {"types": types, **(errors[-1].get("ctx") or {})}
+    beside = paths.lookup(tree, paths.join(place[:-1]))
+    return {"types": types, "siblings": tuple(beside) if isinstance(beside, dict) else (), **(errors[-1].get("ctx") or {})}
 
 
 def duplicates(deployment: KVPPDeployment) -> Iterator[Fact]:

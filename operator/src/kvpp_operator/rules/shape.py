@@ -28,6 +28,9 @@ EXAMPLES: dict[str, Any] = {
 }  # fmt: skip
 """A legal value for each required field, and for those whose pattern is hard to guess."""
 
+USUAL: dict[str, Any] = {"tensor": 8}
+"""What to propose where the default of an optional field would bring another error: a KVPP group needs two ranks."""
+
 
 def models_in(annotation: Any) -> Iterable[type[Model]]:
     """Model classes named in an annotation, through Optional, Annotated, list and dict."""

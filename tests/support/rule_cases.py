@@ -1,0 +1,64 @@
+"""The cases of the rules: `cases/<RULE>.yaml` holds named passing and failing documents as changes of a base."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kvpp_operator.configuration import DEFAULT, Configuration
+from kvpp_operator.rules import RULES, Judgement, judge
+from kvpp_operator.rules.base import Rule
+from kvpp_operator.rules.edits import Remove, Set, applied
+from kvpp_operator.world import OFFLINE
+
+FOLDER = Path(__file__).resolve().parents[1] / "rules"
+BY_ID = {rule.id: rule for rule in RULES}
+
+
+@dataclass(frozen=True)
+class Case:
+    rule: str
+    name: str
+    document: Any
+    configuration: Configuration
+    finds: tuple[str, ...]
+    """Paths that the rule reports; none for a case that must pass."""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.name}"
+
+    def judge(self, document: Any = None, *, without: str = "") -> Judgement:
+        rules: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.id != without)
+        return judge(self.document if document is None else document, self.configuration, OFFLINE, rules)
+
+
+@cache
+def bases() -> dict[str, Any]:
+    return yaml.safe_load((FOLDER / "bases.yaml").read_text())
+
+
+@cache
+def cases(kind: str) -> tuple[Case, ...]:
+    """`kind` is pass or fail."""
+    return tuple(case for path in sorted((FOLDER / "cases").glob("*.yaml")) for case in read(path, kind))
+
+
+def read(path: Path, kind: str) -> Iterator[Case]:
+    for name, case in yaml.safe_load(path.read_text())[kind].items():
+        # Through a copy: YAML anchors make parts of a base one object.
+        base = copy.deepcopy(unshared(bases()[case.get("base", "unified")]))
+        edits = [*map(Remove, case.get("remove", ())), *(Set(place, value) for place, value in case.get("set", {}).items())]
+        configuration = Configuration.model_validate(case["configuration"]) if "configuration" in case else DEFAULT
+        yield Case(path.stem, name, applied(base, edits), configuration, tuple(case.get("finds", ())))
+
+
+def unshared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: unshared(item) for key, item in value.items()}
+    return [unshared(item) for item in value] if isinstance(value, list) else value
