@@ -37,9 +37,13 @@ async def measure(user: Cluster, folder: Path) -> None:
         await asyncio.to_thread(user.apply, specs.deployment(specs.DISAGGREGATED, name="one"))
         applied = time.perf_counter()
         await asyncio.to_thread(eventually, lambda: len(user.owned("one")) >= 6)
-        print(f"one deployment: kubectl apply {applied - start:.2f} s, then all 6 owned objects after {time.perf_counter() - applied:.2f} s (kubectl's polling included)")
+        print(
+            f"one deployment: kubectl apply {applied - start:.2f} s, then all 6 owned objects after {time.perf_counter() - applied:.2f} s (kubectl's polling included)"
+        )
         await asyncio.to_thread(user.wait, "one", "Ready")
-        print(f"  Ready after {time.perf_counter() - start:.2f} s; calls of its whole first life: {calls(proxy.requests)}")
+        print(
+            f"  Ready after {time.perf_counter() - start:.2f} s; calls of its whole first life: {calls(proxy.requests)}"
+        )
         await many(user, proxy, operator)
         operator.stop()
 
@@ -48,10 +52,14 @@ async def many(user: Cluster, proxy: WriteProxy, operator: Operator) -> None:
     names = [f"many-{index:02}" for index in range(DEPLOYMENTS)]
     start = time.perf_counter()
     for name in names:
-        await asyncio.to_thread(user.apply, specs.deployment(specs.DISAGGREGATED, name=name, prefill__replicas=0, decode__replicas=0))
+        await asyncio.to_thread(
+            user.apply, specs.deployment(specs.DISAGGREGATED, name=name, prefill__replicas=0, decode__replicas=0)
+        )
     for name in names:
         await asyncio.to_thread(user.wait, name, "Ready")
-    print(f"{DEPLOYMENTS} deployments without engines Ready after {time.perf_counter() - start:.2f} s (applied one by one)")
+    print(
+        f"{DEPLOYMENTS} deployments without engines Ready after {time.perf_counter() - start:.2f} s (applied one by one)"
+    )
     await asyncio.sleep(1)
     operator.stop()
     proxy.forget()
@@ -68,7 +76,9 @@ async def many(user: Cluster, proxy: WriteProxy, operator: Operator) -> None:
 
 
 def calls(requests: Counter[tuple[str, str]]) -> str:
-    return ", ".join(f"{verb} {resource} {count}" for (verb, resource), count in sorted(requests.items()) if verb != "watch")
+    return ", ".join(
+        f"{verb} {resource} {count}" for (verb, resource), count in sorted(requests.items()) if verb != "watch"
+    )
 
 
 def number(text: str, pattern: str) -> float:

@@ -36,7 +36,15 @@ def test_validate_exits_by_what_it_found(kvpp: Any, what: str, text: str | bytes
         assert kvpp("validate", "-o", form, "-", input=text).exit_code == code, (what, form)
 
 
-@pytest.mark.parametrize("arguments", [("validate",), ("validate", "no-such-file.yaml"), ("validate", "-o", "xml", "-"), ("render", "--config", "no-such-file.yaml", "-")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("validate",),
+        ("validate", "no-such-file.yaml"),
+        ("validate", "-o", "xml", "-"),
+        ("render", "--config", "no-such-file.yaml", "-"),
+    ],
+)
 def test_wrong_usage_is_2(kvpp: Any, arguments: tuple[str, ...]) -> None:
     assert kvpp(*arguments, input=GOOD).exit_code == 2
 
@@ -50,7 +58,9 @@ def test_the_report_of_validate(kvpp: Any) -> None:
         "rule": "GRAPH001", "severity": "error", "path": "spec.prefill.graphMode", "value": "Full",
     }  # fmt: skip
     assert all(finding[key] for key in ("message", "source", "fix"))
-    assert report["skipped"] == [{"file": "-", "index": 1, "kind": "ConfigMap", "namespace": "default", "name": "other"}]
+    assert report["skipped"] == [
+        {"file": "-", "index": 1, "kind": "ConfigMap", "namespace": "default", "name": "other"}
+    ]
 
 
 def test_an_unreadable_file_does_not_hide_the_others(kvpp: Any, tmp_path: Path) -> None:

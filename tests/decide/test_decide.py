@@ -65,13 +65,17 @@ def test_a_changed_wish_is_a_new_revision_with_new_names() -> None:
 
 def test_formatting_and_spelled_out_defaults_are_no_change() -> None:
     _, before, world = first()
-    said = decide(specs.deployment(specs.DISAGGREGATED, prefill__graphMode="Eager", kvpp={"enabled": True}), world, CONFIGURATION)
+    said = decide(
+        specs.deployment(specs.DISAGGREGATED, prefill__graphMode="Eager", kvpp={"enabled": True}), world, CONFIGURATION
+    )
     assert said.wished == before.wished
 
 
 def test_the_router_and_a_suspension_do_not_touch_engines() -> None:
     _, before, world = first()
-    assert engines(decide(specs.deployment(specs.DISAGGREGATED, router={"replicas": 3}), world, CONFIGURATION)) == engines(before)
+    assert engines(
+        decide(specs.deployment(specs.DISAGGREGATED, router={"replicas": 3}), world, CONFIGURATION)
+    ) == engines(before)
     assert decide(specs.deployment(specs.DISAGGREGATED, suspend=True), world, CONFIGURATION).wished is None
 
 
@@ -85,7 +89,9 @@ def test_an_operator_that_would_render_otherwise_changes_nothing_and_says_so() -
     upgraded = decide(body, World(owned={key: stored}), CONFIGURATION)
     assert upgraded.report.revision == "0123456789"
     assert upgraded.report.update_available not in ("", "0123456789")
-    deadlines = {e["metadata"]["labels"][names.ROLE]: e["spec"]["progressDeadlineSeconds"] for e in engines(upgraded).values()}
+    deadlines = {
+        e["metadata"]["labels"][names.ROLE]: e["spec"]["progressDeadlineSeconds"] for e in engines(upgraded).values()
+    }
     assert deadlines["prefill"] == 77
 
 

@@ -50,8 +50,15 @@ def is_established(cluster: LocalCluster, name: str) -> bool:
 @pytest.fixture(scope="session")
 def operator_kubeconfig(local_cluster: LocalCluster, crds: None) -> Path:
     """The chart's ServiceAccount with the chart's rights, and no more."""
-    local_cluster.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kvpp-system"}}))
-    rendered = local_cluster.helm("template", "kvpp", str(CHART), "--namespace", "kvpp-system", "--set", "crds.install=false")
+    local_cluster.kubectl(
+        "apply",
+        "-f",
+        "-",
+        input=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kvpp-system"}}),
+    )
+    rendered = local_cluster.helm(
+        "template", "kvpp", str(CHART), "--namespace", "kvpp-system", "--set", "crds.install=false"
+    )
     wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
     rights = [body for body in yaml.safe_load_all(rendered) if body and body["kind"] in wanted]
     local_cluster.kubectl("apply", "--namespace", "kvpp-system", "-f", "-", input=yaml.safe_dump_all(rights))

@@ -36,7 +36,9 @@ async def first_reconcile(
 ) -> tuple[dict[tuple[str, str], Any], list[Write]]:
     """Apply, let the operator die at a write, start it again, wait for Ready; the state and the writes of the first life."""
     async with WriteProxy.of(kubeconfig) as proxy:
-        operator = Operator(proxy.write_kubeconfig(folder / "proxied.kubeconfig"), folder / "operator.log", (user.namespace,))
+        operator = Operator(
+            proxy.write_kubeconfig(folder / "proxied.kubeconfig"), folder / "operator.log", (user.namespace,)
+        )
         killed = asyncio.Event()
 
         def on_write(write: Write, moment: Moment) -> None:

@@ -37,7 +37,9 @@ def test_what_render_prints_is_what_lives(user: Cluster, operator: Operator, fil
     body["metadata"]["namespace"] = user.namespace
     user.apply(body)
     user.wait(body["metadata"]["name"], "Ready")
-    live = {key: without_owner(projected(manifest)) for key, manifest in named(user.owned(body["metadata"]["name"])).items()}
+    live = {
+        key: without_owner(projected(manifest)) for key, manifest in named(user.owned(body["metadata"]["name"])).items()
+    }
     printed = named(json.loads(json.dumps(wished(specs.planned(body)))))
     assert printed.keys() == live.keys()
     for key, manifest in printed.items():
@@ -60,7 +62,10 @@ def test_prefill_and_decode_as_promised(user: Cluster, operator: Operator) -> No
     }  # fmt: skip
     assert "--enforce-eager" in by_role["prefill"][0]
     assert json.loads(flags["decode"]["--compilation-config"]) == {"cudagraph_mode": "FULL_DECODE_ONLY"}
-    blocks = {engine["role"]: (engine["kvPort"], engine["kvPortLast"]) for engine in user.deployment("glm-5-2-pd")["status"]["engines"]}
+    blocks = {
+        engine["role"]: (engine["kvPort"], engine["kvPortLast"])
+        for engine in user.deployment("glm-5-2-pd")["status"]["engines"]
+    }
     assert blocks == {"prefill": (22000, 22008), "decode": (22009, 22024)}
 
 
@@ -138,14 +143,19 @@ def test_the_operator_refuses_with_the_words_of_validate(
     assert user.get("pods")["items"] == []
 
 
-def test_deleting_leaves_nothing_and_the_users_object_carries_nothing_of_ours(user: Cluster, operator: Operator) -> None:
+def test_deleting_leaves_nothing_and_the_users_object_carries_nothing_of_ours(
+    user: Cluster, operator: Operator
+) -> None:
     user.apply(specs.deployment(specs.DISAGGREGATED))
     user.wait("demo", "Ready")
     metadata = user.deployment("demo")["metadata"]
     assert "finalizers" not in metadata
     assert set(metadata["annotations"]) == {"kubectl.kubernetes.io/last-applied-configuration"}
     assert "labels" not in metadata
-    managers = {entry["manager"]: entry for entry in user.get("kvpp", "demo", "--show-managed-fields")["metadata"]["managedFields"]}
+    managers = {
+        entry["manager"]: entry
+        for entry in user.get("kvpp", "demo", "--show-managed-fields")["metadata"]["managedFields"]
+    }
     assert managers["kvpp-operator"]["subresource"] == "status"
     user.kubectl("delete", "kvpp", "demo")
     eventually(lambda: not user.owned("demo") and not user.get("pods")["items"])
@@ -177,7 +187,10 @@ def test_a_cold_start_writes_nothing(user: Cluster, operator: Operator) -> None:
     user.wait("demo", "Ready")
 
     def versions() -> dict[tuple[str, str], str]:
-        return {k: m["metadata"]["resourceVersion"] for k, m in named([*user.owned("demo"), user.deployment("demo")]).items()}
+        return {
+            k: m["metadata"]["resourceVersion"]
+            for k, m in named([*user.owned("demo"), user.deployment("demo")]).items()
+        }
 
     settled = eventually(lambda: (first := versions(), time.sleep(0.5)) and first == versions() and first)
     assert operator.stop() == 0
@@ -193,9 +206,9 @@ def test_names_of_every_length_work(user: Cluster, operator: Operator, name: str
 
 
 def test_any_unicode_comes_through(user: Cluster, operator: Operator) -> None:
-    user.apply(specs.deployment(specs.UNIFIED, model__servedName="模型 ‘GLM’ $(POD_IP) \\ \"x\"\t🚀"))
+    user.apply(specs.deployment(specs.UNIFIED, model__servedName='模型 ‘GLM’ $(POD_IP) \\ "x"\t🚀'))
     user.wait("demo", "Ready")
-    assert user.deployment("demo")["status"]["model"] == "模型 ‘GLM’ $(POD_IP) \\ \"x\"\t🚀"
+    assert user.deployment("demo")["status"]["model"] == '模型 ‘GLM’ $(POD_IP) \\ "x"\t🚀'
 
 
 def test_a_deployment_near_the_size_limit(user: Cluster, operator: Operator) -> None:

@@ -14,14 +14,23 @@ WISHED = {"kind": "Deployment", "metadata": {"name": "demo-p0-x", "labels": LABE
 
 
 def live(**status: Any) -> dict[str, Any]:
-    return {"kind": "Deployment", "metadata": {"name": "demo-p0-x", "labels": LABELS, "generation": 2}, "status": status}
+    return {
+        "kind": "Deployment",
+        "metadata": {"name": "demo-p0-x", "labels": LABELS, "generation": 2},
+        "status": status,
+    }
 
 
 def pod(**status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "p", "labels": LABELS}, "spec": {"nodeName": "n1"}, "status": status}
 
 
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/4 nodes are available: 4 Insufficient huawei.com/npu."}
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/4 nodes are available: 4 Insufficient huawei.com/npu.",
+}
 CRASH = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
 
 

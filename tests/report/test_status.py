@@ -16,7 +16,9 @@ EARLIER, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 PREFILL = EngineState("prefill", 0, "r1", True, "Ready", ("n1",), 22000, 22008)
 DECODE = EngineState("decode", 0, "r1", True, "Ready", ("n2",), 22009, 22024)
 UP = Report(generation=3, findings=(), wanted={"prefill": 1, "decode": 1}, engines=(PREFILL, DECODE), revision="r1")
-ERROR = Finding("GRAPH001", "error", "spec.prefill.graphMode", "Full", "No full graphs.", "seed", "set it to Eager", "seed")
+ERROR = Finding(
+    "GRAPH001", "error", "spec.prefill.graphMode", "Full", "No full graphs.", "seed", "set it to Eager", "seed"
+)
 
 
 def verdict(report: Report, previous: dict[str, Any] | None = None) -> dict[str, str]:
@@ -60,7 +62,16 @@ def test_every_condition_has_the_generation_and_a_message() -> None:
 
 def test_engines_show_their_ports_and_roles_their_counts() -> None:
     found = status(UP, {}, NOW)
-    assert found["engines"][0] == {"role": "prefill", "index": 0, "revision": "r1", "ready": True, "reason": "Ready", "nodes": ["n1"], "kvPort": 22000, "kvPortLast": 22008}
+    assert found["engines"][0] == {
+        "role": "prefill",
+        "index": 0,
+        "revision": "r1",
+        "ready": True,
+        "reason": "Ready",
+        "nodes": ["n1"],
+        "kvPort": 22000,
+        "kvPortLast": 22008,
+    }
     assert found["roles"]["decode"] == {"wanted": 1, "ready": 1, "updated": 1, "summary": "1/1"}
 
 

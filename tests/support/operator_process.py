@@ -48,7 +48,11 @@ class Operator:
 
     def start(self, *, wait: bool = True) -> None:
         chosen = [word for namespace in self.namespaces for word in ("--namespace", namespace)]
-        environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": str(specs.ROOT / "operator" / "src")}
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(self.kubeconfig),
+            "PYTHONPATH": str(specs.ROOT / "operator" / "src"),
+        }
         self.port = free_port()
         with self.log.open("ab") as out:
             self.process = subprocess.Popen(
@@ -115,7 +119,8 @@ class Cluster:
         found = self.deployment(name)
         conditions = found.get("status", {}).get("conditions", [])
         return next(
-            (c for c in conditions if c["type"] == kind and c["observedGeneration"] == found["metadata"]["generation"]), {}
+            (c for c in conditions if c["type"] == kind and c["observedGeneration"] == found["metadata"]["generation"]),
+            {},
         )
 
     def wait(self, name: str, kind: str, status: str = "True", *, seconds: float = SECONDS) -> dict[str, Any]:
@@ -123,10 +128,14 @@ class Cluster:
             found = self.condition(name, kind)
             return found if found.get("status") == status else None
 
-        return eventually(look, seconds=seconds, what=f"{kind}={status} of {name}: {self.deployment(name).get('status')}")
+        return eventually(
+            look, seconds=seconds, what=f"{kind}={status} of {name}: {self.deployment(name).get('status')}"
+        )
 
     def owned(self, name: str) -> list[dict[str, Any]]:
         """Everything that carries our mark for a deployment."""
         kinds = "deployments,services,serviceaccounts,configmaps,controllerrevisions,roles,rolebindings,poddisruptionbudgets,networkpolicies"
-        items: list[dict[str, Any]] = self.get(kinds, "--selector", f"serving.kvpp.io/deployment={name}", "--show-managed-fields")["items"]
+        items: list[dict[str, Any]] = self.get(
+            kinds, "--selector", f"serving.kvpp.io/deployment={name}", "--show-managed-fields"
+        )["items"]
         return items

@@ -36,7 +36,13 @@ def project(value: Any, fields: dict[str, Any]) -> Any:
 def differences(left: Any, right: Any, path: str = "") -> list[str]:
     """Where two JSON trees differ, a line each."""
     if isinstance(left, dict) and isinstance(right, dict):
-        return [line for key in sorted({*left, *right}) for line in differences(left.get(key), right.get(key), f"{path}.{key}")]
+        return [
+            line
+            for key in sorted({*left, *right})
+            for line in differences(left.get(key), right.get(key), f"{path}.{key}")
+        ]
     if isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
-        return [line for i, pair in enumerate(zip(left, right, strict=True)) for line in differences(*pair, f"{path}[{i}]")]
+        return [
+            line for i, pair in enumerate(zip(left, right, strict=True)) for line in differences(*pair, f"{path}[{i}]")
+        ]
     return [] if left == right else [f"{path}: {left!r} != {right!r}"]

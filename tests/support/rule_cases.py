@@ -53,7 +53,10 @@ def read(path: Path, kind: str) -> Iterator[Case]:
     for name, case in yaml.safe_load(path.read_text())[kind].items():
         # Through a copy: YAML anchors make parts of a base one object.
         base = copy.deepcopy(unshared(bases()[case.get("base", "unified")]))
-        edits = [*map(Remove, case.get("remove", ())), *(Set(place, value) for place, value in case.get("set", {}).items())]
+        edits = [
+            *map(Remove, case.get("remove", ())),
+            *(Set(place, value) for place, value in case.get("set", {}).items()),
+        ]
         configuration = Configuration.model_validate(case["configuration"]) if "configuration" in case else DEFAULT
         yield Case(path.stem, name, applied(base, edits), configuration, tuple(case.get("finds", ())))
 

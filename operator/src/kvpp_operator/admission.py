@@ -54,4 +54,8 @@ def verdict(findings: tuple[Finding, ...]) -> dict[str, Any]:
 
 
 def cause(finding: Finding) -> dict[str, str]:
-    return {"reason": "FieldValueInvalid", "message": f"{finding.message} Fix: {finding.fix}. [{finding.rule}]", "field": finding.path}
+    return {
+        "reason": "FieldValueInvalid",
+        "message": f"{finding.message} Fix: {finding.fix}. [{finding.rule}]",
+        "field": finding.path,
+    }

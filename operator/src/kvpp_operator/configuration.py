@@ -20,7 +20,9 @@ DEFAULT_WINDOW = KvPorts(first=22000, last=29999)
 class ChipConfiguration(Model):
     """What this cluster says about one chip."""
 
-    resource_name: Annotated[str | None, Field(max_length=253, description="Extended resource of the device plugin.")] = None
+    resource_name: Annotated[
+        str | None, Field(max_length=253, description="Extended resource of the device plugin.")
+    ] = None
     devices_per_node: Annotated[int | None, Field(ge=1, le=64, description="NPUs of one node.")] = None
     interconnect: Annotated[InterconnectName | None, Field(description="Fabric between nodes.")] = None
 
@@ -35,14 +37,18 @@ class AllowList(Model):
 
 
 class Configuration(Model):
-    image_repository: Annotated[Text, Field(description="Repository of the engine's image; a mirror goes here.")] = DEFAULT_REPOSITORY
+    image_repository: Annotated[Text, Field(description="Repository of the engine's image; a mirror goes here.")] = (
+        DEFAULT_REPOSITORY
+    )
     chips: Annotated[dict[ChipName, ChipConfiguration], Field(description="Cluster facts by chip.")] = {}
     driver_mounts: Annotated[DriverMounts, Field(description="Default of `accelerator.driverMounts`.")] = "Auto"
     interface: Annotated[str | None, Field(max_length=15, description="Network interface of hosts.")] = None
     runtime_class_name: Annotated[Name | None, Field(description="RuntimeClass of engine pods.")] = None
     scheduler_name: Annotated[Name | None, Field(description="Scheduler of engine pods.")] = None
     kv_ports: Annotated[KvPorts, Field(description="Window of kv ports.")] = DEFAULT_WINDOW
-    reserved_ports: Annotated[list[PortOrRange], Field(max_length=256, description="Ports that others use on hosts.")] = []
+    reserved_ports: Annotated[
+        list[PortOrRange], Field(max_length=256, description="Ports that others use on hosts.")
+    ] = []
     allow: Annotated[AllowList, Field(description="Limits for what deployments may ask of hosts.")] = AllowList()
     watch_namespaces: Annotated[list[Name], Field(max_length=256, description="Namespaces to serve; empty: all.")] = []
 

@@ -85,10 +85,7 @@ def make_way(refusal: Refusal | NoRoom | None, world: World) -> tuple[Key, ...]:
 def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine, ...]:
     """Engines in the plan's order with their workloads; `manifests` are sorted otherwise."""
     workloads = {identity(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
-    return tuple(
-        WantedEngine(workloads[engine.role, str(engine.index)], *block(engine))
-        for engine in plan.engines
-    )
+    return tuple(WantedEngine(workloads[engine.role, str(engine.index)], *block(engine)) for engine in plan.engines)
 
 
 def block(engine: EnginePlan) -> tuple[int | None, int | None]:
@@ -107,8 +104,14 @@ def surviving(world: World, kept: Revision | None) -> tuple[WantedEngine, ...]:
         return ()
     workloads = [manifest for key, manifest in world.owned.items() if key.kind in WORKLOADS]
     order = {role: number for number, role in enumerate(ROLES)}
-    labelled = [manifest for manifest in workloads if {names.ROLE, names.ENGINE, names.REVISION} <= manifest["metadata"].get("labels", {}).keys()]
-    labelled.sort(key=lambda m: (order.get(m["metadata"]["labels"][names.ROLE], 9), int(m["metadata"]["labels"][names.ENGINE])))
+    labelled = [
+        manifest
+        for manifest in workloads
+        if {names.ROLE, names.ENGINE, names.REVISION} <= manifest["metadata"].get("labels", {}).keys()
+    ]
+    labelled.sort(
+        key=lambda m: (order.get(m["metadata"]["labels"][names.ROLE], 9), int(m["metadata"]["labels"][names.ENGINE]))
+    )
     return tuple(WantedEngine(manifest, None, None) for manifest in labelled)
 
 

@@ -48,12 +48,18 @@ def hands_over(role: ResolvedRole) -> bool:
 
 def pod_network_plan(resolved: Resolved) -> PortPlan | NoRoom:
     """One block for all engines of a role: their addresses differ (contract, kv blocks)."""
-    roles = {role.name: RoleBlock(role.kv_block_length, role.role.kv_port) for role in resolved.roles if hands_over(role)}
+    roles = {
+        role.name: RoleBlock(role.kv_block_length, role.role.kv_port) for role in resolved.roles if hands_over(role)
+    }
     blocks = pod_network_blocks(roles, resolved.kv_window)
     if isinstance(blocks, NoRoom):
         return blocks
     return PortPlan(
-        {(role.name, index): EnginePorts(kv=blocks.get(role.name)) for role in resolved.roles for index in range(role.replicas)}
+        {
+            (role.name, index): EnginePorts(kv=blocks.get(role.name))
+            for role in resolved.roles
+            for index in range(role.replicas)
+        }
     )
 
 
@@ -73,7 +79,9 @@ def requests(resolved: Resolved, revision: str) -> list[Request]:
         for index in range(role.replicas):
             holder = Holder(owner, role.name, index, revision)
             if hands_over(role):
-                wanted.append(Request(holder, claims.KV, role.kv_block_length, (resolved.kv_window,), role.role.kv_port))
+                wanted.append(
+                    Request(holder, claims.KV, role.kv_block_length, (resolved.kv_window,), role.role.kv_port)
+                )
             wanted.append(Request(holder, claims.HOST, length, windows))
     return wanted
 
@@ -81,7 +89,9 @@ def requests(resolved: Resolved, revision: str) -> list[Request]:
 def claimed_plan(resolved: Resolved, given: Iterable[Claim]) -> PortPlan:
     """Ports from claims that answer `requests`."""
     found = tuple(given)
-    blocks: dict[tuple[str, int, str], PortRange] = {(c.holder.role, c.holder.engine, c.purpose): c.block for c in found}
+    blocks: dict[tuple[str, int, str], PortRange] = {
+        (c.holder.role, c.holder.engine, c.purpose): c.block for c in found
+    }
     ports: dict[tuple[RoleName, int], EnginePorts] = {}
     for role in resolved.roles:
         layout = host_layout(role.accelerator.devices_per_node)

@@ -91,10 +91,19 @@ def settle_ports(resolved: Resolved, revision: str, world: World) -> Settled:
 
 def namesakes(ledger: Ledger, owner: claims.Owner) -> set[claims.Owner]:
     """The owner, and what stood under its name before: a deleted deployment's claims are freed by its successor."""
-    return {owner, *(c.holder.owner for c in ledger if (c.holder.owner.namespace, c.holder.owner.name) == (owner.namespace, owner.name))}
+    return {
+        owner,
+        *(
+            c.holder.owner
+            for c in ledger
+            if (c.holder.owner.namespace, c.holder.owner.name) == (owner.namespace, owner.name)
+        ),
+    }
 
 
-def plan_together(documents: Sequence[Any], configuration: Configuration, worlds: Sequence[World] = ()) -> list[Planned]:
+def plan_together(
+    documents: Sequence[Any], configuration: Configuration, worlds: Sequence[World] = ()
+) -> list[Planned]:
     """Several deployments judged and planned as one cluster, in their order: blocks of one are taken for the next.
 
     `worlds` has one for each document, read from a cluster; without it nothing exists yet.

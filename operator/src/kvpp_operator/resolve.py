@@ -235,7 +235,9 @@ def model_of(spec: Spec) -> ModelFacts | None:
         kv_lora_rank=given.kv_lora_rank,
         rope_head_dim=given.rope_head_dim,
         indexer_head_dim=given.indexer_head_dim,
-        indexer_layers=given.layers if given.indexer_layers is None and given.indexer_head_dim else given.indexer_layers or 0,
+        indexer_layers=given.layers
+        if given.indexer_layers is None and given.indexer_head_dim
+        else given.indexer_layers or 0,
         draft_layers=given.draft_layers,
         draft_shares_target_cache=given.draft_shares_target_cache,
         multimodal=given.multimodal,

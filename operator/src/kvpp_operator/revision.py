@@ -39,7 +39,9 @@ def spec_hash(spec: Spec) -> str:
     for role in ("unified", "prefill", "decode"):
         if role in wish:
             wish[role] = {key: value for key, value in wish[role].items() if key not in ROLE_FIELDS_WITHOUT_EFFECT}
-    networking = {key: value for key, value in wish.pop("networking").items() if key not in ("kvPorts", "reservedPorts")}
+    networking = {
+        key: value for key, value in wish.pop("networking").items() if key not in ("kvPorts", "reservedPorts")
+    }
     text = json.dumps({**wish, "networking": networking}, sort_keys=True, ensure_ascii=False)
     return names.digest(text, 16)
 
@@ -68,7 +70,9 @@ def from_manifest(manifest: Manifest) -> Revision | None:
     data = manifest.get("data")
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         return None
-    if not all(isinstance(data.get(key), kind) for key, kind in (("hash", str), ("specHash", str), ("templates", dict))):
+    if not all(
+        isinstance(data.get(key), kind) for key, kind in (("hash", str), ("specHash", str), ("templates", dict))
+    ):
         return None
     return Revision(data["hash"], data["specHash"], data["templates"], manifest.get("revision", 0))
 

@@ -15,7 +15,12 @@ class Model(BaseModel):
     """Frozen, camelCase on the wire, strict like the API server: "8" is not 8, and an unknown field is an error."""
 
     model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", alias_generator=to_camel, validate_by_name=False, validate_by_alias=True
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=False,
+        validate_by_alias=True,
     )
 
 

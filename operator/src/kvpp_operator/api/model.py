@@ -31,9 +31,15 @@ class Architecture(Model):
     layers: Annotated[int, Field(ge=1, le=1024, description="Hidden layers, draft layers not counted.")]
     moe: Annotated[bool, Field(description="Whether the model is a mixture of experts.")] = False
     kv_lora_rank: Annotated[int | None, Field(ge=1, le=65536, description="Width of the latent KV cache.")] = None
-    rope_head_dim: Annotated[int | None, Field(ge=1, le=65536, description="Width of the rotary part of the cache.")] = None
-    indexer_head_dim: Annotated[int | None, Field(ge=1, le=65536, description="Width of the SFA indexer's cache.")] = None
-    indexer_layers: Annotated[int | None, Field(ge=0, le=1024, description="Layers that carry an indexer cache.")] = None
+    rope_head_dim: Annotated[
+        int | None, Field(ge=1, le=65536, description="Width of the rotary part of the cache.")
+    ] = None
+    indexer_head_dim: Annotated[int | None, Field(ge=1, le=65536, description="Width of the SFA indexer's cache.")] = (
+        None
+    )
+    indexer_layers: Annotated[int | None, Field(ge=0, le=1024, description="Layers that carry an indexer cache.")] = (
+        None
+    )
     draft_layers: Annotated[int | None, Field(ge=0, le=64, description="MTP layers that come with the model.")] = None
     draft_shares_target_cache: Annotated[
         bool, Field(description="Whether the draft reads the target's KV caches; KVPP refuses that.")
@@ -49,7 +55,9 @@ class SecretKey(Model):
 
 
 class ClaimSource(Model):
-    claim_name: Annotated[Name, Field(description="PersistentVolumeClaim in the deployment's namespace, mounted read-only.")]
+    claim_name: Annotated[
+        Name, Field(description="PersistentVolumeClaim in the deployment's namespace, mounted read-only.")
+    ]
     path: Annotated[Path | None, Field(description="Folder of the weights in the volume.")] = None
 
 
@@ -76,8 +84,12 @@ class Source(Model):
 
     persistent_volume_claim: Annotated[ClaimSource | None, Field(description="Weights in a volume.")] = None
     host_path: Annotated[HostPathSource | None, Field(description="Weights in a folder of every node.")] = None
-    hugging_face: Annotated[HubSource | None, Field(description="Weights from Hugging Face, fetched by the engine.")] = None
-    model_scope: Annotated[HubSource | None, Field(description="Weights from ModelScope, fetched by the engine.")] = None
+    hugging_face: Annotated[
+        HubSource | None, Field(description="Weights from Hugging Face, fetched by the engine.")
+    ] = None
+    model_scope: Annotated[HubSource | None, Field(description="Weights from ModelScope, fetched by the engine.")] = (
+        None
+    )
     image: Annotated[ImageSource | None, Field(description="Weights in an OCI image.")] = None
 
     def chosen(self) -> list[str]:
@@ -90,16 +102,25 @@ class ModelSpec(Model):
     architecture: Annotated[Architecture | None, Field(description="Facts of a model outside the catalogue.")] = None
     source: Annotated[Source, Field(description="Where the weights are; exactly one kind of source.")]
     served_name: Annotated[
-        Text | None, Field(description="`--served-model-name`; default: profile, else the source's last part, else the deployment's name.")
+        Text | None,
+        Field(
+            description="`--served-model-name`; default: profile, else the source's last part, else the deployment's name."
+        ),
     ] = None
-    quantization: Annotated[Name | None, Field(description="`--quantization`; `ascend` for every ModelSlim weight.")] = None
+    quantization: Annotated[
+        Name | None, Field(description="`--quantization`; `ascend` for every ModelSlim weight.")
+    ] = None
     max_model_len: Annotated[int | None, Field(ge=1, le=16_777_216, description="`--max-model-len`, tokens.")] = None
-    trust_remote_code: Annotated[bool | None, Field(description="`--trust-remote-code`; default: the profile's.")] = None
+    trust_remote_code: Annotated[bool | None, Field(description="`--trust-remote-code`; default: the profile's.")] = (
+        None
+    )
 
 
 class Image(Model):
     repository: Annotated[Text | None, Field(description="Without tag or digest.")] = None
-    tag: Annotated[Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$", max_length=128)] | None, Field()] = None
+    tag: Annotated[
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$", max_length=128)] | None, Field()
+    ] = None
     digest: Annotated[Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$", max_length=71)] | None, Field()] = None
     pull_policy: Annotated[Literal["Always", "IfNotPresent", "Never"] | None, Field()] = None
 
@@ -124,7 +145,9 @@ class WorkerTemplate(Model):
 
 class PodTemplate(Model):
     metadata: PodMetadata = PodMetadata()
-    spec: Annotated[PreservedObject, Field(description="Fragment of a PodSpec; the engine's container is called `vllm`.")] = {}
+    spec: Annotated[
+        PreservedObject, Field(description="Fragment of a PodSpec; the engine's container is called `vllm`.")
+    ] = {}
     worker: Annotated[WorkerTemplate, Field(description="On top, for node ranks above 0.")] = WorkerTemplate()
 
 
@@ -139,9 +162,13 @@ class Engine(Model):
               description="Version of vLLM Ascend (`0.30.0rc2`) or `latest`: picks image tag, flags and rules."),
     ]  # fmt: skip
     image: Annotated[Image, Field(description="Overrides the image, never the rules.")] = Image()
-    rules_from: Annotated[str | None, Field(max_length=64, description="Judge an unknown version as this known one.")] = None
+    rules_from: Annotated[
+        str | None, Field(max_length=64, description="Judge an unknown version as this known one.")
+    ] = None
     extra_args: Annotated[Arguments, Field(description="Appended to every role's command line.")] = []
-    additional_config: Annotated[PreservedObject, Field(description="Merged into every role's `--additional-config`.")] = {}
+    additional_config: Annotated[
+        PreservedObject, Field(description="Merged into every role's `--additional-config`.")
+    ] = {}
     env: Annotated[Environment, Field(description="Environment of every role.")] = []
     pod_template: Annotated[PodTemplate, Field(description="Merged into every role's pods.")] = PodTemplate()
 
@@ -152,17 +179,23 @@ class AcceleratorOverride(Model):
     chip: Annotated[ChipName | None, Field(description="Ascend chip of this role.")] = None
     resource_name: Annotated[
         Annotated[str, Field(pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$", max_length=253)] | None,
-        Field(description="Extended resource of the device plugin; default by chip, else the operator's configuration."),
+        Field(
+            description="Extended resource of the device plugin; default by chip, else the operator's configuration."
+        ),
     ] = None
     devices_per_node: Annotated[int | None, Field(ge=1, le=64, description="NPUs of one node.")] = None
     interconnect: Annotated[
-        InterconnectName | None, Field(description="Picks transfer environment, huge pages and pool protocol; default by chip.")
+        InterconnectName | None,
+        Field(description="Picks transfer environment, huge pages and pool protocol; default by chip."),
     ] = None
     driver_mounts: Annotated[
-        DriverMounts | None, Field(description="Mount the host's driver tree; only where the runtime does not inject it.")
+        DriverMounts | None,
+        Field(description="Mount the host's driver tree; only where the runtime does not inject it."),
     ] = None
     huge_pages: Annotated[Quantity | None, Field(description="`hugepages-2Mi` of a pod; `0` switches them off.")] = None
-    env_preset: Annotated[Literal["Default", "None"] | None, Field(description="`None` leaves the chip's environment out.")] = None
+    env_preset: Annotated[
+        Literal["Default", "None"] | None, Field(description="`None` leaves the chip's environment out.")
+    ] = None
 
 
 class Accelerator(AcceleratorOverride):

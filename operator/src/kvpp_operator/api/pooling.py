@@ -27,7 +27,9 @@ class MetaService(Model):
     replicas: Annotated[int, Field(ge=1, le=5, description="More than one: leader election by a Lease.")] = 1
     image: Annotated[Image, Field(description="Image of the MetaService.")] = Image()
     pod_template: Annotated[PodTemplate, Field(description="Merged into its pods.")] = PodTemplate()
-    external: Annotated[ExternalMetaService | None, Field(description="An existing MetaService instead of ours.")] = None
+    external: Annotated[ExternalMetaService | None, Field(description="An existing MetaService instead of ours.")] = (
+        None
+    )
 
 
 class Memcache(Model):
@@ -39,7 +41,9 @@ class Memcache(Model):
 
 
 class Layerwise(Model):
-    prefetch_layers: Annotated[int, Field(ge=1, le=1024, description="`layerwise_prefetch_layers`: distance of the load.")] = 2
+    prefetch_layers: Annotated[
+        int, Field(ge=1, le=1024, description="`layerwise_prefetch_layers`: distance of the load.")
+    ] = 2
 
 
 class ExternalMaster(Model):
@@ -51,13 +55,20 @@ class Master(Model):
     image: Annotated[Image, Field(description="Image of the master.")] = Image()
     pod_template: Annotated[PodTemplate, Field(description="Merged into its pod.")] = PodTemplate()
     args: Annotated[
-        list[Argument], Field(max_length=64, description="More arguments of mooncake_master.", json_schema_extra=extension(list_type="atomic"))
+        list[Argument],
+        Field(
+            max_length=64,
+            description="More arguments of mooncake_master.",
+            json_schema_extra=extension(list_type="atomic"),
+        ),
     ] = []
     external: Annotated[ExternalMaster | None, Field(description="An existing master instead of ours.")] = None
 
 
 class Mooncake(Model):
-    layerwise: Annotated[Layerwise | None, Field(description="Layerwise loading; the only form that goes with KVPP.")] = None
+    layerwise: Annotated[
+        Layerwise | None, Field(description="Layerwise loading; the only form that goes with KVPP.")
+    ] = None
     memory_per_device: Annotated[Quantity, Field(description="`global_segment_size`, whole GiB.")] = "40Gi"
     config: Annotated[PreservedObject, Field(description="More keys of mooncake.json.")] = {}
     master: Annotated[Master, Field(description="Run by the operator, or external.")] = Master()
@@ -67,7 +78,9 @@ class Pooling(Model):
     backend: Annotated[Literal["Memcache", "Mooncake"], Field(description="Where pooled KV blocks live.")]
     role: Annotated[
         Literal["Producer", "Both"] | None,
-        Field(description="`kv_role` of the pool; default Producer with P/D, Both on a unified role and for layerwise."),
+        Field(
+            description="`kv_role` of the pool; default Producer with P/D, Both on a unified role and for layerwise."
+        ),
     ] = None
     extra_config: Annotated[PreservedObject, Field(description="More keys of the pool connector's extra config.")] = {}
     memcache: Annotated[Memcache | None, Field(description="Settings of the Memcache backend.")] = None

@@ -22,7 +22,11 @@ class Parallelism(Model):
     decode_context: Annotated[Size, Field(description="DCP: `--decode-context-parallel-size`.")] = 1
     pipeline_layers: Annotated[
         list[Size] | None,
-        Field(max_length=1024, description="Layers of each pipeline stage: `VLLM_PP_LAYER_PARTITION`.", json_schema_extra=IntList),
+        Field(
+            max_length=1024,
+            description="Layers of each pipeline stage: `VLLM_PP_LAYER_PARTITION`.",
+            json_schema_extra=IntList,
+        ),
     ] = None
     expert: Annotated[bool, Field(description="EP: `--enable-expert-parallel`.")] = False
 
@@ -43,7 +47,9 @@ class Parallelism(Model):
 
 
 class Scheduler(Model):
-    max_num_batched_tokens: Annotated[int | None, Field(ge=1, le=16_777_216, description="`--max-num-batched-tokens`.")] = None
+    max_num_batched_tokens: Annotated[
+        int | None, Field(ge=1, le=16_777_216, description="`--max-num-batched-tokens`.")
+    ] = None
     max_num_seqs: Annotated[int | None, Field(ge=1, le=1_048_576, description="`--max-num-seqs`.")] = None
     gpu_memory_utilization: Annotated[
         float | None, Field(ge=0.01, le=1, description="`--gpu-memory-utilization`, a fraction of device memory.")
@@ -76,14 +82,22 @@ class Role(Model):
     additional_config: Annotated[PreservedObject, Field(description="Merged into `--additional-config`.")] = {}
     extra_args: Annotated[Arguments, Field(description="Appended; checked against the version's flag catalogue.")] = []
     env: Annotated[Environment, Field(description="Environment of the engine's container.")] = []
-    shared_memory: Annotated[Quantity | None, Field(description="Size of `/dev/shm`; default by the number of devices.")] = None
+    shared_memory: Annotated[
+        Quantity | None, Field(description="Size of `/dev/shm`; default by the number of devices.")
+    ] = None
     startup_timeout: Annotated[
         Duration | None,
-        Field(description="Probe budget, `VLLM_ENGINE_READY_TIMEOUT_S` and `HCCL_CONNECT_TIMEOUT` together; default by model size."),
+        Field(
+            description="Probe budget, `VLLM_ENGINE_READY_TIMEOUT_S` and `HCCL_CONNECT_TIMEOUT` together; default by model size."
+        ),
     ] = None
     shutdown_timeout: Annotated[Duration, Field(description="`--shutdown-timeout` and the grace period.")] = "2m"
-    accelerator: Annotated[AcceleratorOverride, Field(description="On top of `spec.accelerator`.")] = AcceleratorOverride()
-    pod_template: Annotated[PodTemplate, Field(description="Merged into the pods by the documented list keys.")] = PodTemplate()
+    accelerator: Annotated[AcceleratorOverride, Field(description="On top of `spec.accelerator`.")] = (
+        AcceleratorOverride()
+    )
+    pod_template: Annotated[PodTemplate, Field(description="Merged into the pods by the documented list keys.")] = (
+        PodTemplate()
+    )
 
 
 class PrefillRole(Role):

@@ -31,7 +31,9 @@ class FindingStatus(Model):
     message: Line
     source: Line
     fix: Line
-    validation: Annotated[Word | None, Field(description="How far the matter is validated on hardware: never, ci, seed.")] = None
+    validation: Annotated[
+        Word | None, Field(description="How far the matter is validated on hardware: never, ci, seed.")
+    ] = None
 
 
 class RoleStatus(Model):
@@ -53,7 +55,9 @@ class EngineStatus(Model):
 
 
 class Estimate(Model):
-    multiplier: Annotated[str, Field(max_length=32, description="Capacity with KVPP over capacity without, as text: 6.24.")]
+    multiplier: Annotated[
+        str, Field(max_length=32, description="Capacity with KVPP over capacity without, as text: 6.24.")
+    ]
     method: Line
 
 
@@ -78,13 +82,17 @@ class RulesStatus(Model):
 
 
 class Status(Model):
-    observed_generation: Annotated[Count | None, Field(description="Generation of the spec that this status is about.")] = None
+    observed_generation: Annotated[
+        Count | None, Field(description="Generation of the spec that this status is about.")
+    ] = None
     conditions: Annotated[
         list[Condition], Field(max_length=16, json_schema_extra=extension(list_type="map", list_map_keys=["type"]))
     ] = []
     findings: Annotated[list[FindingStatus], Field(max_length=64, json_schema_extra=extension(list_type="atomic"))] = []
     revision: Annotated[Word | None, Field(description="Hash of the revision that the engines belong to.")] = None
-    update_available: Annotated[Word | None, Field(description="Hash that this operator would render today for the same spec.")] = None
+    update_available: Annotated[
+        Word | None, Field(description="Hash that this operator would render today for the same spec.")
+    ] = None
     model: Annotated[Line | None, Field(description="Name that the model is served under.")] = None
     roles: Annotated[dict[str, RoleStatus], Field(max_length=3)] = {}
     engines: Annotated[list[EngineStatus], Field(max_length=128, json_schema_extra=extension(list_type="atomic"))] = []

@@ -22,31 +22,40 @@ ROLES: tuple[RoleName, ...] = ("unified", "prefill", "decode")
 
 
 class Kvpp(Model):
-    enabled: Annotated[bool, Field(description="KVPP on unified or prefill; off is the same deployment without it.")] = True
+    enabled: Annotated[
+        bool, Field(description="KVPP on unified or prefill; off is the same deployment without it.")
+    ] = True
 
 
 class KvCache(Model):
     """One layout for prefill and decode: a transfer compares block lengths."""
 
     main: Annotated[Literal["Auto", "C8"], Field(description="C8: SFA-C8, 8-bit main cache.")] = "Auto"
-    indexer: Annotated[Literal["Auto", "C8", "C4"], Field(description="C8: LI-C8; C4: LI-C4, the indexer's cache.")] = "Auto"
+    indexer: Annotated[Literal["Auto", "C8", "C4"], Field(description="C8: LI-C8; C4: LI-C4, the indexer's cache.")] = (
+        "Auto"
+    )
 
 
 class KvTransfer(Model):
     load_failure_policy: Annotated[
         Literal["Fail", "Recompute"] | None, Field(description="`kv_load_failure_policy` on the outermost connector.")
     ] = None
-    extra_config: Annotated[PreservedObject, Field(description="More keys of the outermost connector's extra config.")] = {}
+    extra_config: Annotated[
+        PreservedObject, Field(description="More keys of the outermost connector's extra config.")
+    ] = {}
 
 
 class RouterService(Model):
-    type: Annotated[Literal["ClusterIP", "NodePort", "LoadBalancer"], Field(description="Type of the router's Service.")] = "ClusterIP"
+    type: Annotated[
+        Literal["ClusterIP", "NodePort", "LoadBalancer"], Field(description="Type of the router's Service.")
+    ] = "ClusterIP"
     annotations: Annotated[dict[str, Annotated[str, Field(max_length=65536)]], Field(max_length=64)] = {}
 
 
 class Router(Model):
     type: Annotated[
-        Literal["Proxy", "Kthena", "None"] | None, Field(description="What stands in front; default Proxy with prefill and decode.")
+        Literal["Proxy", "Kthena", "None"] | None,
+        Field(description="What stands in front; default Proxy with prefill and decode."),
     ] = None
     replicas: Annotated[int, Field(ge=0, le=64, description="Router pods.")] = 1
     service: Annotated[RouterService, Field(description="How the router is reached.")] = RouterService()
@@ -65,12 +74,16 @@ PortOrRange = Annotated[
 
 
 class Networking(Model):
-    host_network: Annotated[bool, Field(description="Engines use their node's network; every port is then claimed.")] = False
+    host_network: Annotated[
+        bool, Field(description="Engines use their node's network; every port is then claimed.")
+    ] = False
     interface: Annotated[
         Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,15}$", max_length=15)] | None,
         Field(description="Network interface on the host network; default: the operator's configuration."),
     ] = None
-    kv_ports: Annotated[KvPorts | None, Field(description="Window of this deployment; default: the operator's, 22000-29999.")] = None
+    kv_ports: Annotated[
+        KvPorts | None, Field(description="Window of this deployment; default: the operator's, 22000-29999.")
+    ] = None
     reserved_ports: Annotated[
         list[PortOrRange], Field(max_length=256, description="Ports that others use: numbers or `first-last`.",
                                  json_schema_extra=extension(list_type="atomic"))
@@ -84,7 +97,9 @@ class Gang(Model):
 
 
 class Rollout(Model):
-    strategy: Annotated[Literal["Auto", "Surge", "Replace", "Recreate"], Field(description="How a new revision comes in.")] = "Auto"
+    strategy: Annotated[
+        Literal["Auto", "Surge", "Replace", "Recreate"], Field(description="How a new revision comes in.")
+    ] = "Auto"
     max_unavailable: Annotated[int | None, Field(ge=1, le=512, description="Engines that may be away at once.")] = None
     paused: Annotated[bool, Field(description="Keep the old revision serving.")] = False
 
@@ -112,7 +127,11 @@ class Spec(Model):
     suspend: Annotated[bool, Field(description="The operator stops reconciling this object; what runs, runs.")] = False
     image_pull_secrets: Annotated[
         list[LocalReference],
-        Field(max_length=16, description="Secrets for pulling images.", json_schema_extra=extension(list_type="map", list_map_keys=["name"])),
+        Field(
+            max_length=16,
+            description="Secrets for pulling images.",
+            json_schema_extra=extension(list_type="map", list_map_keys=["name"]),
+        ),
     ] = []
 
     def roles(self) -> dict[RoleName, PrefillRole | DecodeRole]:

@@ -39,7 +39,9 @@ class ModelFacts:
         return self.attention in ("MLA", "SFA") and self.refusal is None
 
 
-def mla(name: str, *, draft_layers: int, weight_gigabytes: int, source: str, trust_remote_code: bool = False) -> ModelFacts:
+def mla(
+    name: str, *, draft_layers: int, weight_gigabytes: int, source: str, trust_remote_code: bool = False
+) -> ModelFacts:
     """The DeepSeek V3 family: 61 layers, latent 512 + rope 64."""
     return ModelFacts(
         name, "MLA", 61, moe=True, kv_lora_rank=512, rope_head_dim=64, draft_layers=draft_layers,

@@ -49,8 +49,8 @@ DEFAULT_PROTOCOL: Mapping[tuple[str, str], str] = {
 LOCAL_SERVICE_PORT = 7000
 """First port of local services on the pod network."""
 
-POOL_REPOSITORY = "kvpp-pool"
-"""Repository of the image that `images/pool` builds; the tag names package and version."""
+POOL_IMAGE = "kvpp-pool:0.1.0"
+"""The image that `images/pool` builds, tagged as the project; it has every version below, each in a folder of /opt."""
 
 META_SERVICE_VERSION: Mapping[str, str] = {
     "0.28.0rc1": "1.2.1",
@@ -78,7 +78,7 @@ LOCAL_SINCE_1_3_0 = frozenset({"ock.mmc.local_service.tag", "ock.mmc.local_servi
 """The same of mmc-local.conf."""
 
 MASTER_VERSION: Mapping[str, str] = {"latest": "0.3.13.post1"}
-"""Mooncake of the small image by release.
+"""mooncake-transfer-engine-npu of the small image by release.
 
 Released images pin 0.3.11.post1, whose master wants CANN's libascendcl (EMP): there the master runs in the engine's own
 image, which has the one version that its clients speak.

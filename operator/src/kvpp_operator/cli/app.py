@@ -60,7 +60,9 @@ def validate(
 @app.command()
 def render(
     files: Files,
-    output: Annotated[ManifestFormat, typer.Option("-o", "--output", help="Form of the manifests.")] = ManifestFormat.YAML,
+    output: Annotated[
+        ManifestFormat, typer.Option("-o", "--output", help="Form of the manifests.")
+    ] = ManifestFormat.YAML,
     config: ConfigFile = None,
     live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
 ) -> None:
@@ -74,7 +76,9 @@ def render(
 @app.command()
 def commands(
     files: Files,
-    output: Annotated[TextFormat, typer.Option("-o", "--output", help="text: ready to paste; json: one object a line.")] = TextFormat.TEXT,
+    output: Annotated[
+        TextFormat, typer.Option("-o", "--output", help="text: ready to paste; json: one object a line.")
+    ] = TextFormat.TEXT,
     config: ConfigFile = None,
     live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
 ) -> None:
@@ -87,15 +91,25 @@ def commands(
     batch = accepted_or_exit(judging.judge_files(files, config, live=live))
     for plan in batch.plans:
         for command in commands_of(plan):
-            line = json.dumps(command.to_json(), ensure_ascii=False) if output is TextFormat.JSON else command.to_shell()
+            line = (
+                json.dumps(command.to_json(), ensure_ascii=False) if output is TextFormat.JSON else command.to_shell()
+            )
             sys.stdout.write(f"{line}\n")
 
 
 @app.command()
 def ports(
-    files: Annotated[list[str] | None, typer.Argument(metavar="[FILE|DIR|-…]", help="Plan these on an empty ledger; without files the cluster's ledger is read.")] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[FILE|DIR|-…]", help="Plan these on an empty ledger; without files the cluster's ledger is read."
+        ),
+    ] = None,
     output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
-    node: Annotated[str | None, typer.Option("--node", metavar="NAME", help="One host: its reserved ranges and what is claimed there.")] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="NAME", help="One host: its reserved ranges and what is claimed there."),
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Show who owns which ports of the hosts, free runs and conflicts."""
@@ -126,7 +140,9 @@ def explain(
     found = pages.find(rule)
     if found is None:
         near = ", ".join(pages.closest(rule))
-        sys.stderr.write(f"kvpp: there is no rule {rule}{f'; closest: {near}' if near else ''}. `kvpp rules` lists all.\n")
+        sys.stderr.write(
+            f"kvpp: there is no rule {rule}{f'; closest: {near}' if near else ''}. `kvpp rules` lists all.\n"
+        )
         raise typer.Exit(2)
     form = pages.as_json if output is TextFormat.JSON else pages.as_text
     sys.stdout.write(form(found, example_of(found.id)))
@@ -160,7 +176,10 @@ def crd() -> None:
 @app.command()
 def run(
     config: ConfigFile = None,
-    namespace: Annotated[list[str] | None, typer.Option("--namespace", "-n", help="Serve only these; default: the configuration's, else all.")] = None,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", "-n", help="Serve only these; default: the configuration's, else all."),
+    ] = None,
     listen: Annotated[str, typer.Option(help="Address of /healthz, /readyz and /metrics.")] = "0.0.0.0:8080",  # noqa: S104 - probes come from outside the pod
     workers: Annotated[int, typer.Option(min=1, max=64, help="Deployments reconciled at once.")] = 8,
 ) -> None:
@@ -169,7 +188,11 @@ def run(
     from kvpp_operator.controller.main import run_operator
 
     configuration = judging.configuration_from(config)
-    raise typer.Exit(run_operator(configuration, namespaces=tuple(namespace or configuration.watch_namespaces), listen=listen, workers=workers))
+    raise typer.Exit(
+        run_operator(
+            configuration, namespaces=tuple(namespace or configuration.watch_namespaces), listen=listen, workers=workers
+        )
+    )
 
 
 def accepted_or_exit(batch: Batch) -> Batch:

@@ -60,7 +60,9 @@ class Document:
     @property
     def is_deployment(self) -> bool:
         """Meant as one: the kind decides, a wrong apiVersion is then a finding."""
-        return isinstance(self.body, dict) and (self.body.get("kind") == KIND or self.body.get("apiVersion") == API_VERSION)
+        return isinstance(self.body, dict) and (
+            self.body.get("kind") == KIND or self.body.get("apiVersion") == API_VERSION
+        )
 
 
 @dataclass(frozen=True)

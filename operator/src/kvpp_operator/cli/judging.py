@@ -73,7 +73,9 @@ def configuration_from(file: Path | None) -> Configuration:
         return Configuration()
     bodies = list(read([str(file)]))
     if any(isinstance(item, Unreadable) for item in bodies) or len(bodies) > 1:
-        usage_error(f"--config {file}: {'; '.join(getattr(item, 'reason', 'more than one document') for item in bodies)}")
+        usage_error(
+            f"--config {file}: {'; '.join(getattr(item, 'reason', 'more than one document') for item in bodies)}"
+        )
     body = bodies[0].body if bodies and isinstance(bodies[0], Document) else {}
     try:
         return Configuration.model_validate(body)

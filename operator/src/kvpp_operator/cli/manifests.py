@@ -21,7 +21,9 @@ class Dumper(yaml.SafeDumper):
 
 
 def to_yaml(manifests: Iterable[Manifest]) -> str:
-    return yaml.dump_all(manifests, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1_000_000, explicit_start=True)
+    return yaml.dump_all(
+        manifests, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1_000_000, explicit_start=True
+    )
 
 
 def all_objects(batch: Batch) -> list[Manifest]:

@@ -55,7 +55,20 @@ def to_text(ledger: Ledger, window: Window) -> str:
     for claim in ledger:
         holder = claim.holder
         mark = drawn.symbols.get(holder.owner, "")
-        table.add_row(*map(Text, (str(claim.block), claim.purpose, str(holder.owner), holder.role, str(holder.engine), holder.revision, mark)))
+        table.add_row(
+            *map(
+                Text,
+                (
+                    str(claim.block),
+                    claim.purpose,
+                    str(holder.owner),
+                    holder.role,
+                    str(holder.engine),
+                    holder.revision,
+                    mark,
+                ),
+            )
+        )
     console.print(table)
     print_window(console, window, drawn)
     for left, right in ledger.conflicts():
@@ -68,18 +81,27 @@ def print_window(console: Any, window: Window, drawn: Picture) -> None:
 
     free = sum(run.length for run in drawn.free_runs)
     longest = max((run.length for run in drawn.free_runs), default=0)
-    console.print(Text(f"\nwindow {window}: {free} of {window.capacity} ports free, the longest run {longest}; a cell is {drawn.ports_per_cell} ports"))
+    console.print(
+        Text(
+            f"\nwindow {window}: {free} of {window.capacity} ports free, the longest run {longest}; a cell is {drawn.ports_per_cell} ports"
+        )
+    )
     for row in drawn.rows:
         console.print(Text(f"  {row.block.first:>5} {row.cells}"))
     console.print(Text("  . free   x reserved   ! conflict   + several owners"))
 
 
-def node_text(ledger: Ledger, window: Window, npus: int, configuration: Configuration, engines: list[tuple[str, str, int]] | None) -> str:
+def node_text(
+    ledger: Ledger, window: Window, npus: int, configuration: Configuration, engines: list[tuple[str, str, int]] | None
+) -> str:
     """One host: what is reserved there, and the claims of engines that run on it (all claims when nobody says who does)."""
     listed = [PortRange.parse(ports) for ports in configuration.reserved_ports]
     lines = ["reserved on the host:"]
     lines += [f"  {str(row.block):<13} {row.name}: {row.harm}" for row in reserved_ranges(npus, listed)]
     mine = [c for c in ledger if engines is None or (str(c.holder.owner), c.holder.role, c.holder.engine) in engines]
     lines.append("claimed:")
-    lines += [f"  {str(claim.block):<13} {claim.purpose:<5} {claim.holder}, revision {claim.holder.revision}" for claim in mine] or ["  nothing"]
+    lines += [
+        f"  {str(claim.block):<13} {claim.purpose:<5} {claim.holder}, revision {claim.holder.revision}"
+        for claim in mine
+    ] or ["  nothing"]
     return "\n".join(lines) + "\n"

@@ -13,8 +13,13 @@ from kvpp_operator.rules import RULES
 
 def to_json(batch: Batch) -> str:
     report = {
-        "documents": [*(document_json(one) for one in batch.judged), *(unreadable_json(item) for item in batch.unreadable)],
-        "skipped": [{"file": document.file, "index": document.index} | identity(document.body) for document in batch.skipped],
+        "documents": [
+            *(document_json(one) for one in batch.judged),
+            *(unreadable_json(item) for item in batch.unreadable),
+        ],
+        "skipped": [
+            {"file": document.file, "index": document.index} | identity(document.body) for document in batch.skipped
+        ],
     }
     return json.dumps(report, ensure_ascii=False, indent=2, default=str) + "\n"
 
@@ -55,7 +60,14 @@ def to_text(batch: Batch, stream: TextIO | None = None) -> str:
     stream = stream or sys.stdout
     buffer = io.StringIO()
     terminal = stream.isatty()
-    console = Console(file=buffer, force_terminal=terminal, no_color=not terminal, width=None if terminal else 160, highlight=False, emoji=False)
+    console = Console(
+        file=buffer,
+        force_terminal=terminal,
+        no_color=not terminal,
+        width=None if terminal else 160,
+        highlight=False,
+        emoji=False,
+    )
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("DEPLOYMENT", "FILE", "VERDICT", "ERRORS", "WARNINGS"):
         table.add_column(column, overflow="fold")
@@ -71,14 +83,22 @@ def to_text(batch: Batch, stream: TextIO | None = None) -> str:
     for one in batch.judged:
         for finding in one.judgement.findings:
             style = "red" if finding.severity == "error" else "yellow"
-            console.print(Text(f"\n{finding.severity} {finding.rule}", style=style), Text(f"{one.document.file}[{one.document.index}] {finding.path}"), soft_wrap=True)
+            console.print(
+                Text(f"\n{finding.severity} {finding.rule}", style=style),
+                Text(f"{one.document.file}[{one.document.index}] {finding.path}"),
+                soft_wrap=True,
+            )
             console.print(Text(f"  {finding.message}"), soft_wrap=True)
             console.print(Text(f"  fix: {finding.fix}\n  source: {finding.source}", style="dim"), soft_wrap=True)
     for item in batch.unreadable:
         console.print(Text(f"\nunreadable {item.file}: {item.reason}", style="red"), soft_wrap=True)
     total = len(batch.judged)
     refused = sum(not one.judgement.accepted for one in batch.judged)
-    console.print(Text(f"\n{total} documents: {total - refused} accepted, {refused} refused, {len(batch.skipped)} skipped, {len(batch.unreadable)} files unreadable"))
+    console.print(
+        Text(
+            f"\n{total} documents: {total - refused} accepted, {refused} refused, {len(batch.skipped)} skipped, {len(batch.unreadable)} files unreadable"
+        )
+    )
     return buffer.getvalue()
 
 

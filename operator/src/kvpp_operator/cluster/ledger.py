@@ -37,7 +37,6 @@ WORKLOADS = (KIND_OF["apps/v1", "Deployment"], KIND_OF["leaderworkerset.x-k8s.io
 MARK = f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
 
 
-
 @dataclass(frozen=True, slots=True)
 class Stored:
     ledger: Ledger

@@ -102,12 +102,12 @@ async def holders_now(cluster: Cluster, key: DeploymentKey) -> frozenset[Holder]
     found: set[Holder] = set()
     for kind in (*WORKLOADS, PODS):
         try:
-            async for item in cluster.list(kind, namespace=key.namespace, labels=f"{names.DEPLOYMENT}={key.name}", metadata_only=True):
+            async for item in cluster.list(
+                kind, namespace=key.namespace, labels=f"{names.DEPLOYMENT}={key.name}", metadata_only=True
+            ):
                 if (holder := holder_of(item)) is not None:
                     found.add(holder)
         except ClusterError as problem:
             if problem.status != 404:  # noqa: PLR2004 - an optional API that is absent holds nothing
                 raise
     return frozenset(found)
-
-

@@ -92,5 +92,3 @@ def outcome_of(applied: Applied) -> Outcome:
         named = ", ".join(str(key) for key in applied.waiting)
         return Outcome("Retrying", f"{named} is still being deleted.")
     return Outcome()
-
-

@@ -28,7 +28,12 @@ COLUMNS = (
     column("Prefill", ".status.roles.prefill.summary", text="Prefill engines, ready/wanted."),
     column("Decode", ".status.roles.decode.summary", text="Decode engines, ready/wanted."),
     column("KVPP", ".spec.kvpp.enabled", "boolean"),
-    column("KV Tokens", ".status.capacity.measured.tokens", "integer", text="Measured KV capacity of all engines that keep a cache with KVPP."),
+    column(
+        "KV Tokens",
+        ".status.capacity.measured.tokens",
+        "integer",
+        text="Measured KV capacity of all engines that keep a cache with KVPP.",
+    ),
     column("Age", ".metadata.creationTimestamp", "date"),
     column("Version", ".spec.engine.version", priority=1),
     column("Chip", ".spec.accelerator.chip", priority=1),
@@ -78,7 +83,10 @@ def root_schema() -> Schema:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 63, "pattern": NAME_PATTERN}}},
+            "metadata": {
+                "type": "object",
+                "properties": {"name": {"type": "string", "maxLength": 63, "pattern": NAME_PATTERN}},
+            },
             "spec": spec_schema(),
             "status": structural(Status.model_json_schema(by_alias=True)),
         },

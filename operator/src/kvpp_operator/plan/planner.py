@@ -49,19 +49,24 @@ def plan_role(resolved: Resolved, role: ResolvedRole) -> RolePlan:
     return RolePlan(
         resolved=role,
         image=image_reference(resolved, role, image),
-        pull_policy=image.pull_policy or ("IfNotPresent" if image.digest or resolved.release.name != "latest" else "Always"),
+        pull_policy=image.pull_policy
+        or ("IfNotPresent" if image.digest or resolved.release.name != "latest" else "Always"),
         weights=weights(spec.model.source, "model"),
         draft=weights(draft, "draft") if draft else None,
         served_name=spec.model.served_name or spec.model.profile or last_part(spec.model.source) or resolved.name,
-        trust_remote_code=spec.model.trust_remote_code or (spec.model.trust_remote_code is None and bool(profile and profile.trust_remote_code)),
+        trust_remote_code=spec.model.trust_remote_code
+        or (spec.model.trust_remote_code is None and bool(profile and profile.trust_remote_code)),
         connectors=connectors(resolved, role),
         model_runner_v2=needs_model_runner_v2(role),
         startup_seconds=startup_seconds(resolved, role),
         shutdown_seconds=duration_seconds(role.role.shutdown_timeout),
-        shared_memory=role.role.shared_memory or f"{max(role.devices_per_pod * SHARED_MEMORY_GIBIBYTES_PER_DEVICE, 16)}Gi",
+        shared_memory=role.role.shared_memory
+        or f"{max(role.devices_per_pod * SHARED_MEMORY_GIBIBYTES_PER_DEVICE, 16)}Gi",
         cpus=role.devices_per_pod * CPUS_PER_DEVICE,
         interface=interface(resolved),
-        apart_from={"prefill": "decode", "decode": "prefill"}.get(role.name) if not spec.networking.host_network else None,  # type: ignore[arg-type]
+        apart_from={"prefill": "decode", "decode": "prefill"}.get(role.name)
+        if not spec.networking.host_network
+        else None,  # type: ignore[arg-type]
     )
 
 

@@ -108,6 +108,8 @@ class PoolService:
 
     kind: ServiceName
     image: str
+    version: str
+    """Of the backend's package: the pool image has several; empty where the image has one."""
     pull_policy: str
     replicas: int
     ports: Mapping[str, int]
@@ -181,8 +183,8 @@ def plan_memcache(resolved: Resolved, layout: Layout, name: str, ports: Mapping[
         given = meta.external.config_store_address
         store = Endpoint.parse(given) if given else Endpoint(rpc.host, pools.default_ports("meta-service")["store"])
     else:
-        default = f"{pools.POOL_REPOSITORY}:memcache-{pools.META_SERVICE_VERSION[resolved.release.name]}"
-        service = service_of("meta-service", meta, default, ports)
+        version = pools.META_SERVICE_VERSION[resolved.release.name]
+        service = service_of("meta-service", meta, (pools.POOL_IMAGE, version), ports)
         rpc, store = (Endpoint(host_of(resolved, name), service.ports[part]) for part in ("rpc", "store"))
     size, share = memcache_share(quantity_bytes(memcache.memory_per_device), protocol)
     backend = MemcachePlan(store, protocol, memcache.meta_config, memcache.local_config)
@@ -200,7 +202,7 @@ def plan_mooncake(
         rpc = Endpoint.parse(master.external.address)
     else:
         version = pools.MASTER_VERSION.get(resolved.release.name)
-        default = f"{pools.POOL_REPOSITORY}:mooncake-{version}" if version else engine_image
+        default = (pools.POOL_IMAGE, version) if version else (engine_image, "")
         service = service_of("mooncake-master", master, default, ports)
         rpc = Endpoint(host_of(resolved, name), service.ports["rpc"])
     gibibytes = -(-quantity_bytes(mooncake.memory_per_device) // GIBIBYTE)
@@ -209,11 +211,13 @@ def plan_mooncake(
 
 
 def service_of(
-    kind: ServiceName, asked: MetaService | Master, default: str, ports: Mapping[str, int] | None
+    kind: ServiceName, asked: MetaService | Master, default: tuple[str, str], ports: Mapping[str, int] | None
 ) -> PoolService:
+    """`default`: (image, version of the package in it)."""
     return PoolService(
         kind=kind,
-        image=image_reference(asked.image, default),
+        image=image_reference(asked.image, default[0]),
+        version=default[1],
         pull_policy=asked.image.pull_policy or "IfNotPresent",
         replicas=asked.replicas,
         ports=ports or pools.default_ports(kind),

@@ -152,7 +152,9 @@ def config_flags(plan: Plan, role: RolePlan) -> Iterator[Token]:
 
 def own_additional_config(resolved: Resolved, role: RolePlan) -> dict[str, Any]:
     ours: dict[str, Any] = {"enable_kvpp": True} if role.resolved.kvpp else {}
-    if not resolved.at_least("0.29.0rc1"):  # the keys of 0.28; later releases overwrite them silently (launch facts 7.2)
+    if not resolved.at_least(
+        "0.29.0rc1"
+    ):  # the keys of 0.28; later releases overwrite them silently (launch facts 7.2)
         layout = resolved.spec.kv_cache
         ours |= {"enable_sparse_li_c8": True} if layout.indexer == "C8" else {}
         ours |= {"enable_sparse_sfa_c8": True} if layout.main == "C8" else {}

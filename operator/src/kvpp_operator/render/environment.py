@@ -103,5 +103,3 @@ def weights_env(role: RolePlan) -> Iterator[dict[str, Any]]:
 def api_key(plan: Plan) -> Iterator[dict[str, Any]]:
     if (secret := plan.resolved.spec.api_key_secret_ref) is not None:
         yield {"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": {"name": secret.name, "key": secret.key}}}
-
-

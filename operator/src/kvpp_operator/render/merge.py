@@ -36,7 +36,9 @@ def merge_pod(template: dict[str, Any], overrides: Iterable[dict[str, Any]]) -> 
     """`overrides`: `{metadata: {labels, annotations}, spec}` fragments, the general first. Ours stays where nobody speaks."""
     for override in overrides:
         metadata = {key: value for key, value in override.get("metadata", {}).items() if value}
-        template = merge(template, {key: value for key, value in (("metadata", metadata), ("spec", override.get("spec"))) if value})
+        template = merge(
+            template, {key: value for key, value in (("metadata", metadata), ("spec", override.get("spec"))) if value}
+        )
     return template
 
 

@@ -23,7 +23,10 @@ HEADLESS_PROBE = ["sh", "-c", "kill -0 1"]
 def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
     """`rank` 0: the head (or only) pod; None: the pods of all other ranks."""
     template = {
-        "metadata": {"labels": {names.HEAD: "true" if rank == 0 else "false"}, **annotated(pool_annotations(plan, role))},
+        "metadata": {
+            "labels": {names.HEAD: "true" if rank == 0 else "false"},
+            **annotated(pool_annotations(plan, role)),
+        },
         "spec": {
             "serviceAccountName": names.part(plan.resolved.name, "engine"),
             "automountServiceAccountToken": False,
@@ -33,7 +36,10 @@ def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]
             **placement(plan, role),
             **({"initContainers": waiting} if (waiting := wait_container(plan, role)) else {}),
             "containers": [container(plan, role, rank)],
-            "volumes": [*({"name": volume.name, **volume.source} for volume in volumes(plan, role)), *pod_volumes(plan, role)],
+            "volumes": [
+                *({"name": volume.name, **volume.source} for volume in volumes(plan, role)),
+                *pod_volumes(plan, role),
+            ],
         },
     }
     written = role.resolved.written

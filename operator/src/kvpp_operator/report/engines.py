@@ -45,7 +45,9 @@ class WantedEngine:
         return labels
 
 
-def engine_states(wanted: Iterable[WantedEngine], owned: Iterable[Manifest], pods: Iterable[Manifest]) -> Iterator[EngineState]:
+def engine_states(
+    wanted: Iterable[WantedEngine], owned: Iterable[Manifest], pods: Iterable[Manifest]
+) -> Iterator[EngineState]:
     live = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in owned}
     by_engine: dict[tuple[str, ...], list[Manifest]] = {}
     for pod in pods:

@@ -54,7 +54,9 @@ def status(report: Report, previous: Mapping[str, Any], now: str) -> dict[str, A
     before = {condition["type"]: condition for condition in previous.get("conditions", []) if "type" in condition}
     found = {
         "observedGeneration": report.generation,
-        "conditions": [condition(report, kind, reason, message, before, now) for kind, reason, message in verdicts(report)],
+        "conditions": [
+            condition(report, kind, reason, message, before, now) for kind, reason, message in verdicts(report)
+        ],
         "findings": [short_finding(finding) for finding in report.findings[:FINDINGS_LIMIT]],
         "revision": report.revision,
         "updateAvailable": report.update_available,
@@ -98,7 +100,10 @@ def verdicts(report: Report) -> Iterable[tuple[str, str, str]]:
 def accepted(report: Report) -> tuple[str, str]:
     if report.accepted:
         warnings = len(report.findings)
-        return "Accepted", "" if not warnings else f"Accepted with {warnings} warning{'s' * (warnings > 1)}; see findings."
+        return (
+            "Accepted",
+            "" if not warnings else f"Accepted with {warnings} warning{'s' * (warnings > 1)}; see findings.",
+        )
     return "Invalid", " ".join(str(finding) for finding in report.errors)
 
 
@@ -132,7 +137,11 @@ def reconciling(report: Report) -> tuple[str, str]:
 
 
 def needs_person(report: Report) -> bool:
-    return not report.accepted or report.ports.reason == "PortsUnavailable" or report.outcome.reason in ("ForeignObject", "Refused")
+    return (
+        not report.accepted
+        or report.ports.reason == "PortsUnavailable"
+        or report.outcome.reason in ("ForeignObject", "Refused")
+    )
 
 
 def first_trouble(report: Report) -> str:

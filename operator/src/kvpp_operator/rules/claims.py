@@ -109,7 +109,11 @@ def pin_in_a_risky_range(resolved: Resolved, world: World) -> Iterator[Fact]:
     seen: set[tuple[str, str]] = set()
     for verdict in answer.warnings if isinstance(answer, Allocation) else ():
         for role in resolved.roles:
-            if role.role.kv_port is not None and (role.name, verdict.reserved.name) not in seen and is_block_of(role, verdict.block.first):
+            if (
+                role.role.kv_port is not None
+                and (role.name, verdict.reserved.name) not in seen
+                and is_block_of(role, verdict.block.first)
+            ):
                 seen.add((role.name, verdict.reserved.name))
                 yield pin_fact(resolved, role.name, verdict.message)
 
@@ -122,7 +126,11 @@ def is_block_of(role: Any, first: int) -> bool:
 def allocate_beside(resolved: Resolved, world: World) -> Any:
     """What the ledger would answer, the deployment's own claims left out: a re-check must not collide with itself."""
     owner = owner_of(resolved)
-    others = Ledger(tuple(c for c in world.ledger if (c.holder.owner.namespace, c.holder.owner.name) != (owner.namespace, owner.name)))
+    others = Ledger(
+        tuple(
+            c for c in world.ledger if (c.holder.owner.namespace, c.holder.owner.name) != (owner.namespace, owner.name)
+        )
+    )
     npus = max(role.accelerator.devices_per_node for role in resolved.roles)
     return allocate(others, requests(resolved, "planned"), reserved=reserved_ranges(npus, resolved.reserved_ports))
 

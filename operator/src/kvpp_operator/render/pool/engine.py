@@ -103,8 +103,8 @@ def pod_volumes(plan: Plan, role: RolePlan) -> list[dict[str, Any]]:
 def wait_container(plan: Plan, role: RolePlan) -> list[dict[str, Any]]:
     """Hold the engine back until the pool answers, for as long as it takes.
 
-    To end with an error would make LeaderWorkerSet build the group anew each time. It runs in the engine's own image, without
-    NPUs: the node needs that image anyway, so there is none more to mirror.
+    To end with an error would make LeaderWorkerSet build the group anew each time. It runs in the engine's own image,
+    without NPUs: the node needs that image anyway, so there is none more to mirror.
     """
     pool = joins(plan, role)
     if pool is None:

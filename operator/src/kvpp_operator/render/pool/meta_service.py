@@ -68,12 +68,15 @@ def pod_template(plan: Plan) -> dict[str, Any]:
 
 def environment(plan: Plan) -> list[dict[str, Any]]:
     """Names that the package reads for its election, and the address it is to bind."""
+    _, service = pool_and_service(plan)
     return [
         {"name": "META_POD_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.name"}}},
         {"name": "META_POD_IP", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "status.podIP"}}},
         {"name": "META_NAMESPACE", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}},
         {"name": "META_LEASE_NAME", "value": metadata(plan)["name"]},
         {"name": "PYTHONUNBUFFERED", "value": "1"},
+        # Folders of the pool image; in another image they are not there, and the package is found as it is.
+        {"name": "PYTHONPATH", "value": f"/opt/memcache-{service.version}:/opt/kubernetes"},
     ]
 
 
@@ -84,7 +87,8 @@ def probes(plan: Plan) -> dict[str, Any]:
     port = service.ports["http"]
     if pool.backend.meta_config.get("ock.mmc.metrics.tls.enable", "false").lower() in ("true", "1"):
         reached = {"tcpSocket": {"port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5}
-        return {"readinessProbe": {**reached, "failureThreshold": 2}, "livenessProbe": {**reached, "failureThreshold": 6}}
+        fails = {"readinessProbe": 2, "livenessProbe": 6}
+        return {probe: {**reached, "failureThreshold": failures} for probe, failures in fails.items()}
 
     def asks(question: str) -> dict[str, Any]:
         return {"exec": {"command": ["python3", f"{MOUNT}/health.py", str(port), question]}, "timeoutSeconds": 5}
