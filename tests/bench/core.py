@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import specs
@@ -43,12 +44,12 @@ def main() -> None:
     for file in specs.EXAMPLES:
         [body] = specs.read(file)
         judged = judge(body, CONFIGURATION, OFFLINE)
-        line(f"validate            {file.stem}", *measure(lambda body=body: judge(body, CONFIGURATION, OFFLINE)))
+        line(f"validate            {file.stem}", *measure(partial(judge, body, CONFIGURATION, OFFLINE)))
         if judged.deployment is not None and judged.resolved is not None:
-            line(f"  all rules         {file.stem}", *measure(lambda r=judged.resolved: check(r, OFFLINE)))
-            line(f"  resolve           {file.stem}", *measure(lambda d=judged.deployment: resolve(d, CONFIGURATION)))
+            line(f"  all rules         {file.stem}", *measure(partial(check, judged.resolved, OFFLINE)))
+            line(f"  resolve           {file.stem}", *measure(partial(resolve, judged.deployment, CONFIGURATION)))
         if judged.accepted:
-            line(f"judge, plan, render {file.stem}", *measure(lambda body=body: wished_of(body)))
+            line(f"judge, plan, render {file.stem}", *measure(partial(wished_of, body)))
     body = specs.deployment(specs.DISAGGREGATED)
     world = World(owned={key_of(manifest): manifest for manifest in decide(body, World(), CONFIGURATION).wished or ()})
     line("decide, nothing to do", *measure(lambda: decide(body, world, CONFIGURATION)))

@@ -3,8 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from kvpp_operator.cli.app import app
 

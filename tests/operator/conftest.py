@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def crds(local_cluster: LocalCluster) -> None:
     for file in sorted((specs.ROOT / "crds").glob("*.yaml")):
         local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
         name = yaml.safe_load(file.read_text("utf-8"))["metadata"]["name"]
-        eventually(lambda name=name: is_established(local_cluster, name), what=f"{name} established")
+        eventually(partial(is_established, local_cluster, name), what=f"{name} established")
 
 
 def is_established(cluster: LocalCluster, name: str) -> bool:

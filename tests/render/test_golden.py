@@ -10,8 +10,8 @@ import specs
 import yaml
 
 from kvpp_operator.cli.manifests import to_yaml
-from kvpp_operator.pipeline import plan_one, wished
 from kvpp_operator.configuration import Configuration
+from kvpp_operator.pipeline import plan_one, wished
 
 HERE = Path(__file__).parent
 CASES = [*specs.EXAMPLES, *sorted((HERE / "cases").glob("*.yaml"))]

@@ -13,8 +13,8 @@ from kvpp_operator.report.status import Outcome, Report, status
 from kvpp_operator.rules.base import Finding
 
 EARLIER, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
-PREFILL = EngineState("prefill", 0, "r1", True, "Ready", ("n1",), 22000, 22008)
-DECODE = EngineState("decode", 0, "r1", True, "Ready", ("n2",), 22009, 22024)
+PREFILL = EngineState("prefill", 0, "r1", ready=True, reason="Ready", nodes=("n1",), kv_port=22000, kv_port_last=22008)
+DECODE = EngineState("decode", 0, "r1", ready=True, reason="Ready", nodes=("n2",), kv_port=22009, kv_port_last=22024)
 UP = Report(generation=3, findings=(), wanted={"prefill": 1, "decode": 1}, engines=(PREFILL, DECODE), revision="r1")
 ERROR = Finding(
     "GRAPH001", "error", "spec.prefill.graphMode", "Full", "No full graphs.", "seed", "set it to Eager", "seed"

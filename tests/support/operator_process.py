@@ -26,7 +26,7 @@ SECONDS = 30.0
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], *, seconds: float = SECONDS, what: str = "") -> T:
+def eventually(look: Callable[[], T | None], *, seconds: float = SECONDS, what: str = "") -> T:
     """The first true answer of `look`; an assertion error with the last answer when there is none in time."""
     deadline = time.monotonic() + seconds
     while not (answer := look()):
@@ -66,7 +66,8 @@ class Operator:
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text("utf-8")[-4000:]
         with contextlib.suppress(urllib.error.URLError, OSError):
-            return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=2).status == 200
+            answer = urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=2)
+            return bool(answer.status == 200)
         return False
 
     def stop(self) -> int:

@@ -30,7 +30,7 @@ DISAGGREGATED: dict[str, Any] = {
 
 def deployment(spec: dict[str, Any], name: str = "demo", **changes: Any) -> dict[str, Any]:
     """A KVPPDeployment; `changes` are dotted paths below spec with `__` for a dot: `prefill__replicas=2`."""
-    body = {
+    body: dict[str, Any] = {
         "apiVersion": "serving.kvpp.io/v1alpha1",
         "kind": "KVPPDeployment",
         "metadata": {"name": name, "namespace": "default", "uid": "u-1", "generation": 1},

@@ -48,7 +48,7 @@ def hands_over(role: ResolvedRole) -> bool:
 
 def pod_network_plan(resolved: Resolved) -> PortPlan | NoRoom:
     """One block for all engines of a role: their addresses differ (contract, kv blocks)."""
-    roles = {
+    roles: dict[str, RoleBlock] = {
         role.name: RoleBlock(role.kv_block_length, role.role.kv_port) for role in resolved.roles if hands_over(role)
     }
     blocks = pod_network_blocks(roles, resolved.kv_window)

@@ -9,6 +9,9 @@ from kvpp_operator.ledger.claim import Claim, Holder, Ledger
 from kvpp_operator.manifest import Key, Manifest
 
 
+EMPTY = Ledger()
+
+
 @dataclass(frozen=True)
 class World:
     """An empty one is the offline world of the command line: nothing runs, no port is claimed."""
@@ -17,7 +20,7 @@ class World:
     """Live objects that this deployment controls."""
     pods: tuple[Manifest, ...] = ()
     """Live pods of its engines, in reduced form."""
-    ledger: Ledger = Ledger()
+    ledger: Ledger = EMPTY
     """The cluster's port claims."""
     live_claims: tuple[Claim, ...] = ()
     """What live engines of the whole cluster show of the ports they use."""

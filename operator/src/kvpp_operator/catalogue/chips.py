@@ -82,7 +82,7 @@ CHIPS = (
 )  # fmt: skip
 BY_NAME = {chip.name: chip for chip in CHIPS}
 
-TRANSFER_ENV: dict[tuple[str, InterconnectName], dict[str, str]] = {
+TRANSFER_ENV: dict[tuple[str, str], dict[str, str]] = {
     ("A2", "RoCE"): {"HCCL_INTRA_ROCE_ENABLE": "1"},
     ("A2", "HCCS"): {},
     ("A3", "RoCE"): {"HCCL_INTRA_ROCE_ENABLE": "1"},
@@ -94,5 +94,5 @@ TRANSFER_ENV: dict[tuple[str, InterconnectName], dict[str, str]] = {
 }
 """Environment for KV transfer and pools by chip and interconnect (facts 4.3, Ascend env by hardware)."""
 
-HUGE_PAGES: dict[tuple[str, InterconnectName], str] = {("A2", "RoCE"): "64Gi", ("A3", "RoCE"): "64Gi"}
+HUGE_PAGES: dict[tuple[str, str], str] = {("A2", "RoCE"): "64Gi", ("A3", "RoCE"): "64Gi"}
 """`hugepages-2Mi` of a pod with a Mooncake or memcache pool over RoCE; UB and HCCS need none (facts 11.1)."""

@@ -123,7 +123,7 @@ def ports(
         ledger, engines = judging.live_ports(node)
     window = pages.window_of(configuration)
     if node is not None and output is TextFormat.TEXT:
-        sys.stdout.write(pages.node_text(ledger, window, pages.NPUS_PER_NODE, configuration, engines))
+        sys.stdout.write(pages.node_text(ledger, pages.NPUS_PER_NODE, configuration, engines))
     else:
         sys.stdout.write(pages.to_json(ledger, window) if output is TextFormat.JSON else pages.to_text(ledger, window))
 
@@ -180,7 +180,7 @@ def run(
         list[str] | None,
         typer.Option("--namespace", "-n", help="Serve only these; default: the configuration's, else all."),
     ] = None,
-    listen: Annotated[str, typer.Option(help="Address of /healthz, /readyz and /metrics.")] = "0.0.0.0:8080",  # noqa: S104 - probes come from outside the pod
+    listen: Annotated[str, typer.Option(help="Address of /healthz, /readyz and /metrics.")] = "0.0.0.0:8080",
     workers: Annotated[int, typer.Option(min=1, max=64, help="Deployments reconciled at once.")] = 8,
 ) -> None:
     """Run the operator against the cluster of KUBECONFIG or the pod's own."""

@@ -103,7 +103,7 @@ def documents(file: str, content: bytes) -> Iterator[Document | Unreadable]:
         return
     index = 0
     try:
-        for body in yaml.load_all(content.decode("utf-8-sig"), Loader):  # noqa: S506 - a safe loader
+        for body in yaml.load_all(content.decode("utf-8-sig"), Loader):
             for item in unpacked(body):
                 yield Document(file, index, item)
                 index += 1

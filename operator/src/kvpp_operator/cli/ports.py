@@ -92,16 +92,15 @@ def print_window(console: Any, window: Window, drawn: Picture) -> None:
 
 
 def node_text(
-    ledger: Ledger, window: Window, npus: int, configuration: Configuration, engines: list[tuple[str, str, int]] | None
+    ledger: Ledger, npus: int, configuration: Configuration, engines: list[tuple[str, str, int]] | None
 ) -> str:
     """One host: what is reserved there, and the claims of engines that run on it (all claims when nobody says who does)."""
     listed = [PortRange.parse(ports) for ports in configuration.reserved_ports]
     lines = ["reserved on the host:"]
-    lines += [f"  {str(row.block):<13} {row.name}: {row.harm}" for row in reserved_ranges(npus, listed)]
+    lines += [f"  {row.block!s:<13} {row.name}: {row.harm}" for row in reserved_ranges(npus, listed)]
     mine = [c for c in ledger if engines is None or (str(c.holder.owner), c.holder.role, c.holder.engine) in engines]
     lines.append("claimed:")
     lines += [
-        f"  {str(claim.block):<13} {claim.purpose:<5} {claim.holder}, revision {claim.holder.revision}"
-        for claim in mine
+        f"  {claim.block!s:<13} {claim.purpose:<5} {claim.holder}, revision {claim.holder.revision}" for claim in mine
     ] or ["  nothing"]
     return "\n".join(lines) + "\n"

@@ -29,7 +29,7 @@ def run_operator(configuration: Configuration, *, namespaces: tuple[str, ...], l
     try:
         asyncio.run(run(reconciler, RunSettings(namespaces=namespaces, listen=listen, workers=workers)))
     except KubeconfigError as problem:
-        logger.error("no way to the API server: %s", problem)
+        logger.error("no way to the API server: %s", problem)  # noqa: TRY400 - the message says it all
         return 2
     except Exception:
         logger.exception("the operator can't go on")

@@ -73,7 +73,8 @@ def parallel_flags(role: RolePlan) -> Iterator[Token]:
 
 def node_flags(role: RolePlan, rank: int | None) -> Iterator[Token]:
     """Rendezvous of an engine over several nodes. Data-parallel ranks follow from it: a start rank on the head would switch
-    to hybrid load balancing (launch facts 11.1)."""
+    to hybrid load balancing (launch facts 11.1).
+    """
     api_servers = role.resolved.role.api_servers
     if role.on_host_network and role.resolved.data > 1:
         yield from ("--data-parallel-rpc-port", PortRef("dp_rpc"))

@@ -81,7 +81,7 @@ def preset(role: RolePlan) -> dict[str, str]:
 
 def transfer(role: RolePlan) -> dict[str, str]:
     accelerator = role.resolved.accelerator
-    fabric = TRANSFER_ENV.get((accelerator.chip.name, accelerator.interconnect), {})  # type: ignore[call-overload]
+    fabric = TRANSFER_ENV.get((accelerator.chip.name, accelerator.interconnect), {})
     return {
         # Pins the range that the transport draws its ports from: 20000 + 100 for each NPU (launch facts 11.1).
         "ASCEND_BASE_PORT": "20000",

@@ -35,10 +35,9 @@ VOLUME_NAME = "name"
 def merge_pod(template: dict[str, Any], overrides: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """`overrides`: `{metadata: {labels, annotations}, spec}` fragments, the general first. Ours stays where nobody speaks."""
     for override in overrides:
-        metadata = {key: value for key, value in override.get("metadata", {}).items() if value}
-        template = merge(
-            template, {key: value for key, value in (("metadata", metadata), ("spec", override.get("spec"))) if value}
-        )
+        labels_and_annotations = {key: value for key, value in override.get("metadata", {}).items() if value}
+        fragment: dict[str, Any] = {"metadata": labels_and_annotations, "spec": override.get("spec")}
+        template = merge(template, {key: value for key, value in fragment.items() if value})
     return template
 
 
@@ -63,8 +62,10 @@ def merge_lists(name: str, under: list[Any], over: list[Any]) -> list[Any]:
     for item in [*under, *over]:
         identity = identity_of(name, item)
         below = merged.get(identity)
-        both = isinstance(below, dict) and isinstance(item, dict)
-        merged[identity] = replace_union(name, merge(below, item), item) if both else item
+        if isinstance(below, dict) and isinstance(item, dict):
+            merged[identity] = replace_union(name, merge(below, item), item)
+        else:
+            merged[identity] = item
     return list(merged.values())
 
 

@@ -132,7 +132,8 @@ def host_ports(role: RolePlan, rank: int | None) -> list[tuple[str, PortRef]]:
 
 def probes(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """The server listens only once the model is loaded, so the startup probe has the whole budget; afterwards liveness is
-    patient, because `/health` needs the API loop, which stalls under load."""
+    patient, because `/health` needs the API loop, which stalls under load.
+    """
     health = {"httpGet": {"path": "/health", "port": "http"}}
     # The served model is listed as soon as requests for it are taken; with an API key only /health stays open.
     served = health if plan.resolved.spec.api_key_secret_ref else {"httpGet": {"path": "/v1/models", "port": "http"}}
@@ -170,7 +171,8 @@ def volumes(plan: Plan, role: RolePlan) -> list[Volume]:
 
 def host_mounts(role: RolePlan) -> list[HostMount]:
     """`/etc/hccn.conf` always with KV transfer: without it answers are silently wrong (vllm-ascend #7711). The driver tree
-    only where the container runtime does not bring it; it then holds the driver's small files too."""
+    only where the container runtime does not bring it; it then holds the driver's small files too.
+    """
     files = [file for file in role.resolved.accelerator.chip.small_files if role.has_transfer or not file.transfer]
     if role.resolved.accelerator.driver_mounts != "Host":
         return files

@@ -54,9 +54,7 @@ def status(report: Report, previous: Mapping[str, Any], now: str) -> dict[str, A
     before = {condition["type"]: condition for condition in previous.get("conditions", []) if "type" in condition}
     found = {
         "observedGeneration": report.generation,
-        "conditions": [
-            condition(report, kind, reason, message, before, now) for kind, reason, message in verdicts(report)
-        ],
+        "conditions": [condition(report, verdict, before, now) for verdict in verdicts(report)],
         "findings": [short_finding(finding) for finding in report.findings[:FINDINGS_LIMIT]],
         "revision": report.revision,
         "updateAvailable": report.update_available,
@@ -70,9 +68,8 @@ def status(report: Report, previous: Mapping[str, Any], now: str) -> dict[str, A
     return {key: value for key, value in found.items() if value not in ("", {}, [], None)}
 
 
-def condition(
-    report: Report, kind: str, reason: str, message: str, before: Mapping[str, Any], now: str
-) -> dict[str, Any]:
+def condition(report: Report, verdict: tuple[str, str, str], before: Mapping[str, Any], now: str) -> dict[str, Any]:
+    kind, reason, message = verdict
     known = reasons.BY_NAME[kind, reason]
     last = before.get(kind, {})
     return {
