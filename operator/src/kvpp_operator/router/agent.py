@@ -62,7 +62,10 @@ async def serve(settings: Settings, stop: asyncio.Event, informed: Callable[[Con
     changed, metrics = asyncio.Event(), Metrics()
     gate = Gate(changed.set)
     async with session() as to_proxy, session() as to_engines:
-        proxy, watchman = Proxy(to_proxy, settings.proxy), Watchman(to_engines, changed.set)
+        proxy, watchman = (
+            Proxy(to_proxy, settings.proxy),
+            Watchman(to_engines, changed.set, settings.policy.look_seconds),
+        )
         canary = Canary(to_engines, settings.proxy, settings.api_key)
         conductor = Conductor(settings, proxy, watchman, canary, gate=gate, metrics=metrics, changed=changed)
         jobs: Jobs = [

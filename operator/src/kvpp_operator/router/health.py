@@ -1,4 +1,4 @@
-"""Our own eyes: one look a second at each head's `/health`."""
+"""Our own eyes: a look at each head's `/health` every second."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ if TYPE_CHECKING:
 
     from kvpp_operator.router.members import Endpoint, Outcome
 
-EVERY_SECONDS = 1.0
 PATIENCE = aiohttp.ClientTimeout(total=5.0)
 
 
 class Watchman:
     """Looks at every endpoint it is told about, each at its own pace: a silent one delays nobody else."""
 
-    def __init__(
-        self, session: aiohttp.ClientSession, noticed: Callable[[], None], every_seconds: float = EVERY_SECONDS
-    ) -> None:
+    def __init__(self, session: aiohttp.ClientSession, noticed: Callable[[], None], every_seconds: float) -> None:
         self._session = session
         self._noticed = noticed
         self._every_seconds = every_seconds

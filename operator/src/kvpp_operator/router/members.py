@@ -42,6 +42,8 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Policy:
+    look_seconds: float = 1.0
+    """Between two looks at an engine."""
     hold_seconds: float = 2.0
     """Health must have held that long before an engine gets its first request."""
     refusals: int = 2
