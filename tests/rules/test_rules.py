@@ -10,7 +10,7 @@ from rule_cases import BY_ID, FOLDER, Case, cases
 from kvpp_operator import versions
 from kvpp_operator.rules import RULES, Judgement
 from kvpp_operator.rules.base import Finding, Rule
-from kvpp_operator.rules.edits import applied, Set
+from kvpp_operator.rules.edits import Set, applied
 
 PASSING, FAILING = cases("pass"), cases("fail")
 

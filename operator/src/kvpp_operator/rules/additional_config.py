@@ -19,7 +19,7 @@ GROUP_SIZE = ("kvpp_size", "kvpp_config")
 
 def written(resolved: Resolved) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every `additionalConfig` of the spec once, with its path."""
-    seen = {}
+    seen: dict[str, Mapping[str, Any]] = {}
     for role in resolved.roles:
         seen |= {place.path: place.additional_config for place in role.written}
     for path, config in seen.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -130,6 +131,11 @@ DERIVED = (
 """Keys that the engine computes itself and drops from the user's config."""
 
 
-def known(release: Release, keys: Mapping[str, Key] = KEYS) -> dict[str, Key]:
+def known(release: Release, keys: Mapping[str, Key] = KEYS) -> Mapping[str, Key]:
     """The keys that a release knows; `latest` knows those of the newest release."""
-    return {name: key for name, key in keys.items() if key.holds_for(release)}
+    return top_level(release) if keys is KEYS else {name: key for name, key in keys.items() if key.holds_for(release)}
+
+
+@cache
+def top_level(release: Release) -> Mapping[str, Key]:
+    return {name: key for name, key in KEYS.items() if key.holds_for(release)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from kvpp_operator import versions
@@ -21,7 +22,8 @@ __all__ = ("Cel", "Check", "Edit", "Fact", "Finding", "Remove", "Rule", "Set", "
 
 Severity = Literal["error", "warning"]
 Evidence = Literal["parser", "check", "guide"]
-"""Who refuses: the engine's argument parser, its start-up code, or only a guide (ours included)."""
+"""Who refuses, as far as running it can show: the engine's argument parser, or its start-up code. `guide` is everything
+else: guides, code that was read but needs an NPU to run, and our own contract."""
 Validation = Literal["never", "ci", "seed"]
 """How far the matter is validated on hardware: never, by the engine's own CI, by the seed guide's measurements."""
 
@@ -90,8 +92,14 @@ class Rule:
     """The last release that this rule holds for; with `since` the span of releases that refuse."""
     cel: tuple[Cel, ...] = ()
 
+    @cached_property
+    def releases(self) -> frozenset[str]:
+        """Names of the releases that this rule holds for."""
+        first, last = versions.BY_NAME[self.since], versions.BY_NAME[self.until]
+        return frozenset(release.name for release in versions.RELEASES if first <= release <= last)
+
     def holds_for(self, release: versions.Release) -> bool:
-        return versions.BY_NAME[self.since] <= release <= versions.BY_NAME[self.until]
+        return release.name in self.releases
 
     @property
     def is_gate(self) -> bool:
@@ -142,22 +150,18 @@ def sort_key(finding: Finding) -> tuple[Any, ...]:
 
 LONGEST_TEXT = 120
 LONGEST_LIST = 16
+BEYOND = 2**63
 
 
 def shortened(value: Any, depth: int = 3) -> Any:
     """A value fit for a finding: what is long is cut, what JSON or a terminal can't say is replaced."""
-    if isinstance(value, str):
-        text = value.encode("utf-8", "replace").decode()
-        return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"
-    if isinstance(value, bool) or value is None:
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 2**63 else "a number beyond 64 bits"
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
     if isinstance(value, (list, tuple)):
         return [shortened(item, depth - 1) for item in value[:LONGEST_LIST]] if depth else "[…]"
     if isinstance(value, dict):
         kept = list(value.items())[:LONGEST_LIST]
         return {str(shortened(key)): shortened(item, depth - 1) for key, item in kept} if depth else "{…}"
-    return shortened(str(value))
+    is_sayable = value is None or isinstance(value, bool) or (isinstance(value, float) and math.isfinite(value))
+    if is_sayable or (isinstance(value, int) and abs(value) < BEYOND):
+        return value
+    text = "a number beyond 64 bits" if isinstance(value, int) else str(value).encode("utf-8", "replace").decode()
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}…"

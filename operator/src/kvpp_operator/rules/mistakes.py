@@ -87,7 +87,9 @@ def out_of_bounds(kind: str, place: Parts, value: Any, context: dict[str, Any]) 
     path = paths.join(place)
     # One number of a layer split can't be right alone.
     fix: Edit = Remove(paths.join(place[:-1])) if word(place) == "pipelineLayers" else Set(path, legal())
-    return schema_rules.OUT_OF_BOUNDS, Fact(path, value, (fix,), {"field": field_name(place), "bound": words.format(limit)})
+    return schema_rules.OUT_OF_BOUNDS, Fact(
+        path, value, (fix,), {"field": field_name(place), "bound": words.format(limit)}
+    )
 
 
 def shortened_to(value: Any, limit: int) -> Any:

@@ -52,11 +52,9 @@ def lookup(document: Any, path: str) -> Any:
     """What stands at a path, None when nothing does."""
     node = document
     for part in split(path):
-        if isinstance(node, dict) and part in node:
+        try:
             node = node[part]
-        elif isinstance(node, list) and isinstance(part, int) and part < len(node):
-            node = node[part]
-        else:
+        except (KeyError, IndexError, TypeError):
             return None
     return node
 

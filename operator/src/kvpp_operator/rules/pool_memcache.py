@@ -182,12 +182,9 @@ def protocol_of_another_fabric(resolved: Resolved, _: World) -> Iterator[Fact]:
 def driver_for_device_sdma(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A protocol that needs a newer driver."""
     memcache = memcache_of(resolved)
-    if memcache is not None and memcache.protocol == "DeviceSdma":
-        if any(
-            role.accelerator.chip.name == "A3" and role.accelerator.interconnect == "HCCS"
-            for role in pool_roles(resolved)
-        ):
-            yield Fact(f"{BASE}.protocol", "DeviceSdma", (Remove(f"{BASE}.protocol"),))
+    fabrics = {(role.accelerator.chip.name, role.accelerator.interconnect) for role in pool_roles(resolved)}
+    if memcache is not None and memcache.protocol == "DeviceSdma" and ("A3", "HCCS") in fabrics:
+        yield Fact(f"{BASE}.protocol", "DeviceSdma", (Remove(f"{BASE}.protocol"),))
 
 
 @rule(

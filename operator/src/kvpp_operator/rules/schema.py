@@ -205,7 +205,11 @@ def context(tree: Any, place: Parts, errors: list[Any]) -> dict[str, Any]:
     """What is known of a place beyond the value: every error there, and what stands beside it."""
     types = [error["type"] for error in errors]
     beside = paths.lookup(tree, paths.join(place[:-1]))
-    return {"types": types, "siblings": tuple(beside) if isinstance(beside, dict) else (), **(errors[-1].get("ctx") or {})}
+    return {
+        "types": types,
+        "siblings": tuple(beside) if isinstance(beside, dict) else (),
+        **(errors[-1].get("ctx") or {}),
+    }
 
 
 def duplicates(deployment: KVPPDeployment) -> Iterator[Fact]:

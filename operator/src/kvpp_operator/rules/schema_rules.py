@@ -7,7 +7,6 @@ where no API server is asked (`kvpp validate`), and words that are ours.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules.base import Fact, Rule

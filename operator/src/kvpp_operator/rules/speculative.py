@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvpp_operator.resolve import Resolved, ResolvedRole
-from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
+from kvpp_operator.rules.base import Cel, Fact, Remove, rule
 from kvpp_operator.world import World
 
 SEED = "seed guide, Supported Features, Speculative decoding"

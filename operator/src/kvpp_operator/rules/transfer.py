@@ -63,8 +63,9 @@ SIZES = {"tp_size": "tensor", "dp_size": "data", "pp_size": "pipeline"}
 def block_contradicts_the_layout(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A topology block with other sizes than the role's."""
     for role in resolved.roles:
-        block = resolved.spec.kv_transfer.extra_config.get(role.name)
-        for key, size in SIZES.items() if isinstance(block, dict) else ():
+        given = resolved.spec.kv_transfer.extra_config.get(role.name)
+        block: dict[str, Any] = given if isinstance(given, dict) else {}
+        for key, size in SIZES.items():
             real = getattr(role, size)
             if key in block and (block[key] != real or isinstance(block[key], bool)):
                 path = f"{EXTRA}.{role.name}.{key}"

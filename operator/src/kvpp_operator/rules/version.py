@@ -56,7 +56,7 @@ def unknown_version(resolved: Resolved, _: World) -> Iterator[Fact]:
     fix="",
 )
 def rules_from_unknown_version(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """rulesFrom is no known version."""
+    """A rulesFrom that is no known version."""
     engine = resolved.spec.engine
     if engine.rules_from is not None and versions.known(engine.rules_from) is None:
         meant = shape.closest(engine.rules_from, versions.BY_NAME) or versions.nearest(engine.version).name
@@ -72,7 +72,7 @@ def rules_from_unknown_version(resolved: Resolved, _: World) -> Iterator[Fact]:
     fix="",
 )
 def pointless_rules_from(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """rulesFrom beside a known version."""
+    """A rulesFrom beside a known version."""
     engine = resolved.spec.engine
     if engine.rules_from is not None and versions.known(engine.version) is not None:
         yield Fact(RULES_FROM, engine.rules_from, (Remove(RULES_FROM),), {"version": engine.version})

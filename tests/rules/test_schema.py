@@ -1,0 +1,138 @@
+"""Mistakes of form: all at once, in the user's words, and never in the way of other findings."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from rule_cases import bases, unshared
+
+from kvpp_operator.configuration import DEFAULT
+from kvpp_operator.rules import judge
+from kvpp_operator.rules.edits import Edit, Remove, Set, applied
+from kvpp_operator.rules.schema import parse
+from kvpp_operator.world import OFFLINE
+
+
+def document(*edits: Edit, base: str = "unified") -> Any:
+    return applied(copy.deepcopy(unshared(bases()[base])), edits)
+
+
+def found(body: Any) -> list[tuple[str, str]]:
+    return [(finding.rule, finding.path) for finding in judge(body, DEFAULT, OFFLINE).findings]
+
+
+def test_all_mistakes_at_once() -> None:
+    body = document(
+        Set("spec.unified.parallelism.tensor", "eight"),
+        Set("spec.unified.replicas", -1),
+        Set("spec.unified.grafMode", "Eager"),
+        Set("spec.accelerator.chip", "310P"),
+        Remove("spec.engine.version"),
+    )
+    assert found(body) == [
+        ("SCHEMA005", "spec.accelerator.chip"),
+        ("SCHEMA003", "spec.engine.version"),
+        ("SCHEMA002", "spec.unified.grafMode"),
+        ("SCHEMA001", "spec.unified.parallelism.tensor"),
+        ("SCHEMA004", "spec.unified.replicas"),
+    ]
+
+
+def test_a_bad_field_does_not_hide_the_rules() -> None:
+    body = document(
+        Set("spec.accelerator.chip", "310P"),
+        Set("spec.prefill.graphMode", "Full"),
+        Set("spec.decode.parallelism.pipeline", 2),
+        base="pd",
+    )
+    assert found(body) == [
+        ("SCHEMA005", "spec.accelerator.chip"),
+        ("PAR006", "spec.decode.parallelism.pipeline"),
+        ("GRAPH001", "spec.prefill.graphMode"),
+    ]
+
+
+def test_rules_about_a_bad_field_wait() -> None:
+    """Without its size the group counts as one: saying so would be wrong."""
+    assert found(document(Set("spec.unified.parallelism.tensor", "eight"))) == [
+        ("SCHEMA001", "spec.unified.parallelism.tensor")
+    ]
+
+
+def test_an_unknown_version_field_does_not_bring_gates() -> None:
+    """With no version known, only what every version refuses counts."""
+    body = document(Remove("spec.engine.version"), Set("spec.unified.graphMode", "Piecewise"))
+    assert found(body) == [("SCHEMA003", "spec.engine.version")]
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        "spec.unified.parallelism",
+        "spec.unified.scheduler",
+        "spec.networking",
+        "spec.kvpp",
+        "spec.unified.env",
+        "spec.decode",
+    ],
+)
+def test_null_is_absent(nothing: str) -> None:
+    """The API server drops null from fields that can't be null, before it fills in defaults."""
+    body = document(Set(nothing, None))
+    if nothing == "spec.unified.parallelism":
+        assert found(body) == [("PAR001", "spec.unified.parallelism.tensor")]
+    else:
+        assert found(body) == []
+
+
+def test_null_for_a_required_field_is_missing() -> None:
+    assert found(document(Set("spec.engine.version", None))) == [("SCHEMA003", "spec.engine.version")]
+
+
+def test_number_keys_are_text() -> None:
+    """`kubectl` turns them into text as well."""
+    deployment, findings = parse(
+        document(Set("spec.unified.podTemplate", {"metadata": {"annotations": {"a": "b", 1: "c"}}}))
+    )
+    assert findings == ()
+    assert deployment is not None and deployment.spec.unified is not None
+    assert deployment.spec.unified.pod_template.metadata.annotations == {"a": "b", "1": "c"}
+
+
+def test_preserved_objects_stay_byte_true() -> None:
+    kept = {"a": None, "b": "true", "c": {"d": [1, 1.5, {"e": None}]}, "f": "0644"}
+    deployment, _ = parse(document(Set("spec.unified.additionalConfig", kept)))
+    assert deployment is not None and deployment.spec.unified is not None
+    assert deployment.spec.unified.additional_config == kept
+
+
+@pytest.mark.parametrize("body", [None, 7, "text", [], [{}], {}, {"spec": None}, {"spec": []}, True])
+def test_no_deployment_at_all(body: Any) -> None:
+    judgement = judge(body, DEFAULT, OFFLINE)
+    assert judgement.deployment is None and judgement.findings and not judgement.accepted
+
+
+def test_live_object_parses() -> None:
+    """What the API server returns carries more than users write."""
+    body = document(
+        Set("metadata.managedFields", [{"manager": "kubectl"}]),
+        Set("metadata.generation", 3),
+        Set("metadata.uid", "u-1"),
+        Set("status", {"conditions": []}),
+    )
+    deployment, findings = parse(body)
+    assert findings == () and deployment is not None
+    assert (deployment.metadata.generation, deployment.metadata.uid) == (3, "u-1")
+
+
+def test_words() -> None:
+    """Path, value, bound, way out; nothing of the machinery."""
+    (finding,) = judge(document(Set("spec.unified.parallelism.tensr", 4)), DEFAULT, OFFLINE).findings
+    assert str(finding) == (
+        "spec.unified.parallelism.tensr: spec.unified.parallelism has no field tensr; the closest is tensor. "
+        "Fix: remove spec.unified.parallelism.tensr. [SCHEMA002]"
+    )
+    (finding,) = judge(document(Set("spec.accelerator.chip", "Ascend310P")), DEFAULT, OFFLINE).findings
+    assert finding.message == "chip must be one of A2, A3, 950DT, 950PR; 310P has no KVPP."
