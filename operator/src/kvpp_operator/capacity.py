@@ -64,7 +64,7 @@ def estimate(resolved: Resolved, role: ResolvedRole) -> Estimate | None:
 
 
 def ratio(layout: Layout, stages: Sequence[int], group: int) -> float:
-    """tokens with KVPP / tokens without, before what KVPP itself takes: `ratio(uniform 78, [78], 8)` = 6.5.
+    """Tokens with KVPP / tokens without, before what KVPP itself takes: `ratio(uniform 78, [78], 8)` = 6.5.
 
     `stages`: layers of each PP stage, in order; `group`: TP x PCP. A group of one has no scratch buffers: 1.0.
     """
