@@ -110,6 +110,11 @@ def isolated(directory: Path, command: list[str]) -> list[str]:
     return ["unshare", *namespaces, "sh", "-c", 'mount --bind "$0" /tmp && exec "$@"', str(directory), *command]
 
 
+@pytest.fixture(name="isolated")
+def isolated_fixture() -> Callable[[Path, list[str]], list[str]]:
+    return isolated
+
+
 class Service:
     """A process with its output; `stop` ends it and gives its exit code."""
 
@@ -201,7 +206,8 @@ def meta_service(packages: Callable[[str], Path], room: Path) -> Iterator[Starte
         (folder / "tmp").mkdir(parents=True)
         mounted = config_volume(folder / "mnt", config["data"])
         command = [sys.executable, str(mounted / "meta_service.py"), str(mounted / "mmc-meta.conf")]
-        own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(packages(f"memcache-{version}")), "PYTHONUNBUFFERED": "1"}
+        libraries = os.pathsep.join(str(packages(lock)) for lock in (f"memcache-{version}", "kubernetes"))
+        own = {"PATH": os.environ["PATH"], "PYTHONPATH": libraries, "PYTHONUNBUFFERED": "1"}
         service = Service(isolated(folder / "tmp", command), own | {"META_POD_IP": address} | environment, folder / "output")
         running.append(service)
         return service
