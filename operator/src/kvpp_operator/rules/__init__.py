@@ -11,6 +11,7 @@ from kvpp_operator.configuration import Configuration
 from kvpp_operator.resolve import Resolved, resolve
 from kvpp_operator.rules import (
     additional_config,
+    arguments,
     build,
     cache,
     claims,
@@ -31,6 +32,7 @@ from kvpp_operator.rules import (
     pool_memcache,
     pool_services,
     pool_support,
+    raw_features,
     roles,
     schedulers,
     speculative,
@@ -44,7 +46,7 @@ from kvpp_operator.world import World
 
 AREAS = (
     version, roles, model, graph, parallelism, nodes, gain, context, cache, speculative, drafts, transfer,
-    pool_support, pool_config, pool_memcache, pool_services, additional_config, schedulers, environment, pod_template,
+    pool_support, pool_config, pool_memcache, pool_services, arguments, raw_features, additional_config, schedulers, environment, pod_template,
     network, claims, limits, effect, build,
 )  # fmt: skip
 

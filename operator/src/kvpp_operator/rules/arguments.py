@@ -1,0 +1,171 @@
+"""`extraArgs`: what the engine's parser refuses, and what belongs to fields or to the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kvpp_operator.ownership import BY_FLAG, BY_JSON_KEY, Owned
+from kvpp_operator.resolve import Resolved
+from kvpp_operator.rules.base import Edit, Fact, Remove, rule
+from kvpp_operator.rules.environment import places
+from kvpp_operator.rules.given import Argument, everywhere, of_role
+from kvpp_operator.world import World
+
+PARSER = "the release's own argument parser (vLLM's FlexibleArgumentParser), read into the flag catalogue"
+ELSEWHERE = "--enable-kvpp"
+
+
+def problems(resolved: Resolved, *kinds: str) -> Iterator[tuple[str, object, tuple[Edit, ...]]]:
+    """(path, problem, removal) of what the parser refuses."""
+    for written in places(resolved):
+        for problem in written.arguments.problems:
+            if problem.kind in kinds:
+                indices = problem.indices or (0,)
+                removal = tuple(Remove(f"{written.path}.extraArgs[{index}]") for index in indices)
+                yield removal[0].path, problem, removal
+
+
+def owner_of(argument: Argument) -> Owned | None:
+    """Who owns an argument; a JSON flag with a key of ours inside belongs to that key's field."""
+    if (owned := BY_FLAG.get(argument.flag)) is not None:
+        return owned
+    for key in argument.settings:
+        if (owned := BY_JSON_KEY.get(f"{argument.flag}.{key}")) is not None:
+            return owned
+    return None
+
+
+@rule(
+    "ARG001",
+    severity="error",
+    evidence="parser",
+    source=PARSER,
+    message="vLLM Ascend {release} has no flag {flag}{suggestion}.",
+    fix="",
+)
+def unknown_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A flag that the release does not have."""
+    for path, problem, removal in problems(resolved, "unknown"):
+        suggestion = f"; the closest is {problem.closest}" if problem.closest else ""
+        if not is_elsewhere(problem.flag):
+            yield Fact(path, problem.flag, removal, {"flag": problem.flag, "suggestion": suggestion})
+
+
+@rule(
+    "ARG002",
+    severity="error",
+    evidence="parser",
+    source=PARSER,
+    message="{flag} does not take {value}: it must be {expected}.",
+    fix="",
+)
+def bad_value(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A value that the parser refuses."""
+    for path, problem, removal in problems(resolved, "value"):
+        yield Fact(path, problem.value, removal, {"flag": problem.flag, "expected": problem.expected})
+
+
+@rule(
+    "ARG003",
+    severity="error",
+    evidence="parser",
+    source=PARSER,
+    message="{value} is no flag and belongs to none before it.",
+    fix="",
+)
+def stray_token(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A word that belongs to no flag."""
+    for path, problem, removal in problems(resolved, "stray"):
+        yield Fact(path, problem.flag, removal)
+
+
+@rule(
+    "ARG006",
+    severity="error",
+    evidence="parser",
+    source="launch facts 1.4: --enable-kvpp is another project's, the KVPP of vLLM Ascend is a key of the additional config",
+    message="{value} is a flag of another project's KVPP; here KVPP is switched by spec.kvpp.enabled.",
+    fix="",
+)
+def flag_of_another_project(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """The KVPP flag of another project."""
+    for path, problem, removal in problems(resolved, "unknown"):
+        if is_elsewhere(problem.flag):
+            yield Fact(path, problem.flag, removal)
+
+
+def is_elsewhere(flag: str) -> bool:
+    return flag.replace("_", "-").partition("=")[0] == ELSEWHERE
+
+
+@rule(
+    "ARG004",
+    severity="error",
+    evidence="guide",
+    source="contract, extraArgs: they may not touch what a field owns (docs/flags.md)",
+    message="{flag} belongs to {field}{why}.",
+    fix="and use that field",
+)
+def flag_of_a_field(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A flag that a field owns."""
+    for argument in everywhere(resolved):
+        owned = owner_of(argument)
+        if owned is not None and owned.field:
+            words = {
+                "flag": argument.name,
+                "field": owned.place(argument.written.path),
+                "why": f": {owned.why}" if owned.why else "",
+            }
+            yield Fact(argument.path, argument.value, argument.removal, words)
+
+
+@rule(
+    "ARG005",
+    severity="error",
+    evidence="guide",
+    source="contract, extraArgs; design 4.5 and 4.8: nodes, ports and addresses are planned (docs/flags.md)",
+    message="{flag} is set by the operator: {why}.",
+    fix="",
+)
+def flag_of_the_operator(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A flag that the operator sets."""
+    for argument in everywhere(resolved):
+        owned = owner_of(argument)
+        if owned is not None and not owned.field:
+            yield Fact(argument.path, argument.value, argument.removal, {"flag": argument.name, "why": owned.why})
+
+
+LAYOUT = (
+    "--hf-overrides", "--dtype", "--block-size", "--attention-config", "--attention-backend", "--model-impl", "--config-format",
+    "--hf-config-path", "--code-revision", "--calculate-kv-scales", "--kv-cache-dtype-skip-layers", "--quantization-config",
+    "--mamba-cache-dtype", "--override-attention-dtype", "--enable-mamba-cache-stochastic-rounding",
+)  # fmt: skip
+"""Flags that change model, dtype or cache layout."""
+
+
+@rule(
+    "ARG008",
+    severity="error",
+    evidence="check",
+    source="launch facts 11.1: V2 compares block lengths and tensor counts of both sides, and fails every transfer when they differ",
+    message="{flag} changes the model, its dtype or the cache layout, and prefill and decode don't say the same; every hand-over "
+    "fails.",
+    fix="or set it for both in spec.engine.extraArgs",
+)
+def layout_differs_between_sides(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Arguments that make prefill and decode differ in layout."""
+    prefill, decode = resolved.role("prefill"), resolved.role("decode")
+    if prefill is None or decode is None:
+        return
+    sides = [
+        {argument.name: argument for argument in of_role(role) if argument.flag in LAYOUT} for role in (prefill, decode)
+    ]
+    for name in sorted({*sides[0], *sides[1]}):
+        here, there = (side.get(name) for side in sides)
+        if here is not None and there is not None and here.value == there.value:
+            continue
+        own = [
+            argument for argument in (here, there) if argument is not None and argument.written.path != "spec.engine"
+        ]
+        removal = tuple(edit for argument in own for edit in argument.removal)
+        yield Fact(own[0].path, own[0].value, removal, {"flag": name})
