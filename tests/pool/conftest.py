@@ -196,6 +196,21 @@ def free_ports_fixture() -> Callable[..., list[int]]:
 Started = Callable[..., Service]
 
 
+@pytest.fixture(name="service")
+def service_fixture(room: Path) -> Iterator[Started]:
+    """Start a program with the given environment and no other."""
+    running: list[Service] = []
+
+    def start(command: list[str], **environment: str) -> Service:
+        output = room / f"output-{len(running)}"
+        running.append(Service(command, {"PATH": os.environ["PATH"], **environment}, output))
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.stop(signal.SIGKILL)
+
+
 @pytest.fixture
 def meta_service(packages: Callable[[str], Path], room: Path) -> Iterator[Started]:
     """Start a real MetaService from a rendered ConfigMap, as its pod would."""
