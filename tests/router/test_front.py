@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import gzip
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
 from aiohttp import web
 from kvpp_engine_simulator.local import LOOPBACK, free_ports
+from yarl import URL
 
 from kvpp_operator.router.agent import listening, session
 from kvpp_operator.router.front import Front
@@ -31,7 +32,9 @@ BODY = b"x" * 900_000
 async def front(handler: Handler) -> AsyncIterator[str]:
     """The address of a front whose upstream answers with the handler."""
     ports = free_ports(2)
-    settings = Settings(namespace="n", deployment="d", listen=f"{LOOPBACK}:{ports}", proxy=f"http://{LOOPBACK}:{ports + 1}")
+    settings = Settings(
+        namespace="n", deployment="d", listen=f"{LOOPBACK}:{ports}", proxy=f"http://{LOOPBACK}:{ports + 1}"
+    )
     upstream = web.Application(client_max_size=0)
     upstream.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(upstream, handler_cancellation=True, shutdown_timeout=0.1)
@@ -40,31 +43,42 @@ async def front(handler: Handler) -> AsyncIterator[str]:
     gate = Gate(lambda: None)
     gate.set(SERVING)
     async with session() as to_proxy:
-        door = Front(to_proxy, settings, gate, Metrics(), lambda: Report(SERVING, "a", frozenset(), "seen"))
+        door = Front(
+            to_proxy, settings, gate, Metrics(),
+            report=lambda: Report(SERVING, "a", frozenset(), "seen"), proxy_is_well=lambda: False,
+        )  # fmt: skip
         async with listening(door, settings):
             yield f"http://{settings.listen}"
     await runner.cleanup()
 
 
 async def test_bodies_and_headers_pass_unchanged(http: aiohttp.ClientSession) -> None:
-    seen: dict[str, object] = {}
+    seen: list[Any] = []
 
     async def handler(request: web.Request) -> web.Response:
-        seen.update(request.headers)
-        seen.update(path=request.raw_path, method=request.method, body=await request.read())
+        seen.extend((request.headers, request.method, request.raw_path, await request.read()))
         headers = {"X-Engine": "d0", "Content-Encoding": "gzip", "Connection": "X-Hop", "X-Hop": "1"}
         return web.Response(body=gzip.compress(b"answer"), headers=headers)
 
     async with front(handler) as url:
-        headers = {"Authorization": "Bearer theirs", "X-Request-Id": "r1", "Accept-Encoding": "gzip", "Connection": "X-Own", "X-Own": "1"}
-        async with http.post(f"{url}/v1/completions?a=%2F&b", data=BODY, headers=headers) as response:
+        headers = {
+            "Authorization": "Bearer theirs",
+            "X-Request-Id": "r1",
+            "Accept-Encoding": "gzip",
+            "Connection": "X-Own",
+            "X-Own": "1",
+        }
+        async with http.post(
+            URL(f"{url}/v1/completions?a=%2F&b", encoded=True), data=BODY, headers=headers
+        ) as response:
             assert await response.read() == b"answer"
             assert response.headers["X-Engine"] == "d0"
             assert "X-Hop" not in response.headers
-    assert (seen["path"], seen["method"], seen["body"]) == ("/v1/completions?a=%2F&b", "POST", BODY)
-    assert (seen["X-Request-Id"], seen["Content-Length"]) == ("r1", str(len(BODY)))
-    assert "Authorization" not in seen  # the proxy has a key of its own for the engines
-    assert "X-Own" not in seen
+    arrived, *rest = seen
+    assert rest == ["POST", "/v1/completions?a=%2F&b", BODY]
+    assert (arrived["X-Request-Id"], arrived["Content-Length"]) == ("r1", str(len(BODY)))
+    assert "Authorization" not in arrived  # the proxy has a key of its own for the engines
+    assert "X-Own" not in arrived
 
 
 async def test_a_request_without_an_id_gets_one(http: aiohttp.ClientSession) -> None:
@@ -156,3 +170,15 @@ async def test_who_hangs_up_ends_the_work(http: aiohttp.ClientSession) -> None:
             await response.content.readany()
         async with asyncio.timeout(30):
             await ended.wait()
+
+
+async def test_the_front_answers_for_the_proxy(http: aiohttp.ClientSession) -> None:
+    async def handler(_: web.Request) -> web.Response:
+        return web.Response()
+
+    async with front(handler) as url:
+        seen = {}
+        for path in ("/livez", "/livez/proxy", "/readyz"):
+            async with http.get(url + path) as response:
+                seen[path] = response.status
+        assert seen == {"/livez": 200, "/livez/proxy": 503, "/readyz": 200}

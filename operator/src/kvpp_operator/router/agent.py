@@ -74,7 +74,7 @@ async def serve(settings: Settings, stop: asyncio.Event, informed: Callable[[Con
             conductor.conduct(),
             handover.observe(canary, gate, lambda: conductor.serving, conductor.handover_seen),
         ]
-        front = Front(to_proxy, settings, gate, metrics, conductor.report)
+        front = Front(to_proxy, settings, gate, metrics, report=conductor.report, proxy_is_well=conductor.proxy_is_well)
         running = [asyncio.create_task(job) for job in jobs]
         try:
             async with listening(front, settings) as site:

@@ -38,6 +38,7 @@ TICK_SECONDS = 1.0
 JOINING_TICK_SECONDS = 0.25
 """While the proxy is not in step yet."""
 
+PROXY_SILENCE_SECONDS = 60.0
 TRIAL_BACKOFF_SECONDS = (2.0, 60.0)
 
 
@@ -83,6 +84,7 @@ class Conductor:
         self._held: Held | None = None
         self._proxy_lives = 0
         """Odd while the proxy is up; grows with every coming and going."""
+        self._proxy_answered_at = time.monotonic()
         self._trials: dict[str, Trial] = {}
         self._trial: asyncio.Task[None] | None = None
         self._switching_since: float | None = None
@@ -117,6 +119,10 @@ class Conductor:
         trial = self._trials.get(self._revision)
         if trial is not None and trial.verdict is not None and trial.verdict.passed:
             trial.verdict = Verdict(passed=True, handover=handover)
+
+    def proxy_is_well(self) -> bool:
+        """Whether it has answered lately; a proxy that never does is restarted by its probe."""
+        return time.monotonic() - self._proxy_answered_at < PROXY_SILENCE_SECONDS
 
     @property
     def serving(self) -> Members:
@@ -199,6 +205,7 @@ class Conductor:
     async def _bring_in_step(self, wanted: Members) -> Held | None:
         try:
             held = (self._held or EMPTY).seen(await self._proxy.members())
+            self._proxy_answered_at = time.monotonic()
             todo = steps(wanted, held)
             if todo.remove:
                 log.info("remove %s", ", ".join(f"{member.role} {member.address}" for member in sorted(todo.remove)))

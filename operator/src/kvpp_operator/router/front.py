@@ -47,7 +47,10 @@ KNOWN_PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/models")
 
 
 class Front:
-    """`report` tells what /readyz says. With an API key in the settings only its bearers come in."""
+    """`report` tells what /readyz says, `proxy_is_well` what the proxy's own probe does.
+
+    With an API key in the settings only its bearers come in.
+    """
 
     def __init__(
         self,
@@ -55,16 +58,20 @@ class Front:
         settings: Settings,
         gate: Gate,
         metrics: Metrics,
+        *,
         report: Callable[[], Report],
+        proxy_is_well: Callable[[], bool],
     ) -> None:
         self._session, self._proxy_url = session, settings.proxy.rstrip("/")
-        self._gate, self._metrics, self._report = gate, metrics, report
+        self._gate, self._metrics = gate, metrics
+        self._report, self._proxy_is_well = report, proxy_is_well
         self._key = settings.api_key.encode()
         self._hold_seconds = settings.hold_seconds
 
     def application(self) -> web.Application:
         app = web.Application()
         app.router.add_get("/livez", self.livez)
+        app.router.add_get("/livez/proxy", self.proxy_livez)
         app.router.add_get("/readyz", self.readyz)
         app.router.add_get("/metrics", self.metrics)
         app.router.add_route("*", "/v1/{path:.*}", self.forward)
@@ -73,6 +80,12 @@ class Front:
 
     async def livez(self, _: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+    async def proxy_livez(self, _: web.Request) -> web.Response:
+        """Answer for the proxy, which listens on loopback only."""
+        if self._proxy_is_well():
+            return web.Response(text="ok\n")
+        return web.Response(text="the P/D proxy does not answer\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def readyz(self, _: web.Request) -> web.Response:
         report = self._report()
