@@ -70,7 +70,11 @@ def test_later_overrides_win_and_ours_is_never_changed() -> None:
 
 
 def test_an_empty_override_changes_nothing() -> None:
-    empty: dict[str, Any] = {"metadata": {"labels": {}, "annotations": {}}, "spec": {}, "worker": {"metadata": {}, "spec": {}}}
+    empty: dict[str, Any] = {
+        "metadata": {"labels": {}, "annotations": {}},
+        "spec": {},
+        "worker": {"metadata": {}, "spec": {}},
+    }
     assert merge_pod(OURS, [empty]) == OURS
 
 

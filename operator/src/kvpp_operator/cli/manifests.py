@@ -20,6 +20,14 @@ class Dumper(yaml.SafeDumper):
         return True
 
 
+def text(dumper: Dumper, value: str) -> yaml.Node:
+    """A script or a file stands in the lines that it has."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+Dumper.add_representer(str, text)
+
+
 def to_yaml(manifests: Iterable[Manifest]) -> str:
     return yaml.dump_all(
         manifests, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1_000_000, explicit_start=True

@@ -7,17 +7,12 @@ from typing import Any
 from kvpp_operator import names
 from kvpp_operator.catalogue.chips import DRIVER, DRIVER_TREE, HostMount
 from kvpp_operator.plan.model import Plan, RolePlan, Volume
+from kvpp_operator.render import lifecycle
 from kvpp_operator.render.argv import argv
 from kvpp_operator.render.environment import environment
 from kvpp_operator.render.merge import merge_pod
 from kvpp_operator.render.pool.engine import pod_volumes, pool_annotations, pool_resources, pool_volumes, wait_container
 from kvpp_operator.render.tokens import PortRef
-
-PROBE_PERIOD = 10
-GRACE_BEYOND_SHUTDOWN = 30
-"""Workers get 5 s and 4 s after the drain before they are killed (launch facts 10.2)."""
-
-HEADLESS_PROBE = ["sh", "-c", "kill -0 1"]
 
 
 def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
@@ -32,7 +27,7 @@ def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]
             "automountServiceAccountToken": False,
             # A Service called `vllm` would set VLLM_PORT=tcp://… and break the start (vLLM, configuration/env_vars).
             "enableServiceLinks": False,
-            "terminationGracePeriodSeconds": role.shutdown_seconds + GRACE_BEYOND_SHUTDOWN,
+            "terminationGracePeriodSeconds": lifecycle.grace_seconds(role),
             **placement(plan, role),
             **({"initContainers": waiting} if (waiting := wait_container(plan, role)) else {}),
             "containers": [container(plan, role, rank)],
@@ -84,11 +79,17 @@ def container(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
         "ports": container_ports(role, rank),
         "resources": resources(plan, role),
         "volumeMounts": [mount(volume) for volume in volumes(plan, role)],
-        **(probes(plan, role) if rank == 0 else headless_probes(role)),
+        **watched(plan, role, rank),
         **({"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if role.has_transfer else {}),
         # The first failure's reason reaches the pod's status, and from there ours.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def watched(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
+    if rank == 0:
+        return lifecycle.head(role, has_api_key=plan.resolved.spec.api_key_secret_ref is not None)
+    return lifecycle.headless(role)
 
 
 def resources(plan: Plan, role: RolePlan) -> dict[str, Any]:
@@ -128,33 +129,6 @@ def host_ports(role: RolePlan, rank: int | None) -> list[tuple[str, PortRef]]:
         ranks = on_head if rank == 0 else [one for one in range(resolved.data) if one not in on_head]
         found += [(f"kv-{one}", PortRef("kv", resolved.devices + one)) for one in ranks]
     return found
-
-
-def probes(plan: Plan, role: RolePlan) -> dict[str, Any]:
-    """The server listens only once the model is loaded, so the startup probe has the whole budget; afterwards liveness is
-    patient, because `/health` needs the API loop, which stalls under load.
-    """
-    health = {"httpGet": {"path": "/health", "port": "http"}}
-    # The served model is listed as soon as requests for it are taken; with an API key only /health stays open.
-    served = health if plan.resolved.spec.api_key_secret_ref else {"httpGet": {"path": "/v1/models", "port": "http"}}
-    return {
-        "startupProbe": {**health, **timing(5, -(-role.startup_seconds // PROBE_PERIOD))},
-        "readinessProbe": {**served, **timing(5, 3)},
-        "livenessProbe": {**health, **timing(10, 6)},
-    }
-
-
-def headless_probes(role: RolePlan) -> dict[str, Any]:
-    """A rank above 0 serves no HTTP: its worker processes are looked at instead."""
-    alive = {"exec": {"command": HEADLESS_PROBE}}
-    return {
-        "startupProbe": {**alive, **timing(5, -(-role.startup_seconds // PROBE_PERIOD))},
-        "livenessProbe": {**alive, **timing(10, 6)},
-    }
-
-
-def timing(timeout_seconds: int, failures: int) -> dict[str, Any]:
-    return {"periodSeconds": PROBE_PERIOD, "timeoutSeconds": timeout_seconds, "failureThreshold": failures}
 
 
 def volumes(plan: Plan, role: RolePlan) -> list[Volume]:

@@ -18,8 +18,8 @@ Path = list[str | int]
 Template = dict[str, Any]
 """`{"workload": manifest without identity, "slots": [{"at": path, "inside": path in a JSON text, if it is in one, "port": name, "offset"}]}`."""
 
-TEXT_KEYS = ("args", "value")
-"""Fields whose ports are text: arguments and environment variables."""
+TEXT_KEYS = ("args", "command", "value")
+"""Fields whose ports are text: arguments, probe commands and environment variables."""
 
 
 def seal(tree: Manifest) -> Template:
@@ -31,8 +31,8 @@ def walk(node: Any, at: Path, slots: list[dict[str, Any]], *, text: bool) -> Any
     if isinstance(node, dict):
         return {key: walk(item, [*at, key], slots, text=key in TEXT_KEYS) for key, item in node.items()}
     if isinstance(node, list):
-        in_arguments = bool(at) and at[-1] == "args"
-        return [walk(item, [*at, index], slots, text=in_arguments) for index, item in enumerate(node)]
+        in_words = bool(at) and at[-1] in ("args", "command")
+        return [walk(item, [*at, index], slots, text=in_words) for index, item in enumerate(node)]
     if isinstance(node, PortRef):
         slots.append({"at": at, **slot_of(node)})
         return "0" if text else 0

@@ -1,0 +1,104 @@
+"""A role's engine → how the kubelet watches its pods, and how it lets them go.
+
+Heads are asked over HTTP. A rank above 0 serves none (`vllm serve --headless`), and what ends it by itself is only the death
+of a worker that its parent process notices. So the kubelet looks for two things that a rank can't work without:
+
+- its worker processes, one an NPU, neither dead nor stopped: each carries the title `VLLM::Worker…` once it has joined the
+  group (vLLM 0.30, v1/executor/multiproc_executor.py, set_process_title), a zombie has none;
+- the head's rendezvous port: rank 0's torch store listens there from the start until the engine's end, for data-parallel
+  engines too (vLLM 0.30, distributed/parallel_state.py), and takes no harm from a connection that says nothing (tried).
+
+What looks alive from outside and does no work, a collective that never ends, only the head can see: its execute timeout makes
+`/health` answer 503, its own probe restarts it, and LeaderWorkerSet then makes the whole group anew.
+
+Both scripts are bash, which the CANN images have and which dials TCP itself: a Python every ten seconds would take CPU time
+from the engine's bound cores, and an exec probe does not pass through the entrypoint that sets Python up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kvpp_operator.plan.model import RolePlan
+from kvpp_operator.render.tokens import PortRef
+
+PROBE_PERIOD = 10
+
+SHUTDOWN_MARGIN = 30
+"""Workers get 5 s and 4 s after the drain before they are killed (launch facts 10.2)."""
+
+LEAVE_SECONDS = 5
+"""Between the pod's deletion and SIGTERM: Services and the router take their time to let go of a head, and what they still
+send meanwhile is served."""
+
+WORKERS = """\
+alive=0
+for folder in /proc/[0-9]*; do
+  { IFS= read -r -d '' title <"$folder/cmdline"; IFS= read -r stat <"$folder/stat"; } 2>/dev/null || continue
+  case $title in "${VLLM_PROCESS_NAME_PREFIX:-VLLM}::Worker"*) ;; *) continue ;; esac
+  case ${stat##*) } in [ZXxTt]*) ;; *) alive=$((alive + 1)) ;; esac
+done
+"""
+"""Count the live workers of this container. `stat` is `pid (name) state …`, and the name may hold anything."""
+
+HEAD_ANSWERS = """timeout 3 bash -c ': 2>/dev/null >"/dev/tcp/$0/$1"' "$LWS_LEADER_ADDRESS" "$2\""""
+
+RANK_WORKS = f"""\
+{WORKERS}\
+if [ "$alive" -lt "$1" ]; then echo "$alive of $1 worker processes are alive"; exit 1; fi
+if ! {HEAD_ANSWERS}; then echo "the head does not answer at $LWS_LEADER_ADDRESS:$2"; exit 1; fi
+"""
+"""`$1`: worker processes, `$2`: the head's rendezvous port."""
+
+WAIT_FOR_HEAD = f"""\
+{WORKERS}\
+[ "$alive" -ge "$1" ] || exit 0
+end=$((SECONDS + $3))
+while [ "$SECONDS" -lt "$end" ] && {HEAD_ANSWERS}; do sleep 1; done
+exit 0
+"""
+"""Keep a rank that works until its head has drained: it would end on SIGTERM at once, and all requests in flight with it.
+`$3`: seconds at most."""
+
+
+def grace_seconds(role: RolePlan) -> int:
+    """`terminationGracePeriodSeconds`: the preStop hook counts too."""
+    return LEAVE_SECONDS + role.shutdown_seconds + SHUTDOWN_MARGIN
+
+
+def head(role: RolePlan, *, has_api_key: bool) -> dict[str, Any]:
+    """The server listens only once the model is loaded, so the startup probe has the whole budget; afterwards liveness is
+    patient, because `/health` needs the API loop, which stalls under load.
+    """
+    health = {"httpGet": {"path": "/health", "port": "http"}}
+    # The served model is listed as soon as requests for it are taken; with an API key only /health stays open.
+    served = health if has_api_key else {"httpGet": {"path": "/v1/models", "port": "http"}}
+    return {
+        "startupProbe": {**health, **timing(5, startup_failures(role))},
+        "readinessProbe": {**served, **timing(5, 3)},
+        "livenessProbe": {**health, **timing(10, 6)},
+        "lifecycle": {"preStop": {"sleep": {"seconds": LEAVE_SECONDS}}},
+    }
+
+
+def headless(role: RolePlan) -> dict[str, Any]:
+    """No readiness probe: nothing is sent to a rank above 0, and the head is not ready before all ranks are."""
+    works = {"exec": {"command": script(RANK_WORKS, role)}}
+    wait = script(WAIT_FOR_HEAD, role, str(LEAVE_SECONDS + role.shutdown_seconds))
+    return {
+        "startupProbe": {**works, **timing(5, startup_failures(role))},
+        "livenessProbe": {**works, **timing(10, 6)},
+        "lifecycle": {"preStop": {"exec": {"command": wait}}},
+    }
+
+
+def script(text: str, role: RolePlan, *more: str) -> list[str | PortRef]:
+    return ["bash", "-c", text, "rank", str(role.resolved.devices_per_pod), PortRef("torch_master"), *more]
+
+
+def startup_failures(role: RolePlan) -> int:
+    return -(-role.startup_seconds // PROBE_PERIOD)
+
+
+def timing(timeout_seconds: int, failures: int) -> dict[str, Any]:
+    return {"periodSeconds": PROBE_PERIOD, "timeoutSeconds": timeout_seconds, "failureThreshold": failures}
