@@ -41,7 +41,9 @@ STOP_SECONDS = 30.0
 def plan_of(body: dict[str, Any]) -> Plan:
     """The plan of a spec that no rule refuses, but for the one that says this build has no pools yet."""
     judgement = judge(body, DEFAULT, OFFLINE)
-    errors = [str(finding) for finding in judgement.findings if finding.severity == "error" and finding.rule != "BUILD001"]
+    errors = [
+        str(finding) for finding in judgement.findings if finding.severity == "error" and finding.rule != "BUILD001"
+    ]
     assert errors == []
     assert judgement.resolved is not None
     plan = with_ports(Planned(judgement), plan_roles(judgement.resolved), pod_network_plan(judgement.resolved)).plan
@@ -99,7 +101,16 @@ def packages(pytestconfig: pytest.Config) -> Callable[[str], Path]:
 
 
 def install(lock: Path, target: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--require-hashes",
+    ]
     done = subprocess.run([*pip, "--target", str(target), "-r", str(lock)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -216,14 +227,18 @@ def meta_service(packages: Callable[[str], Path], room: Path) -> Iterator[Starte
     """Start a real MetaService from a rendered ConfigMap, as its pod would."""
     running: list[Service] = []
 
-    def start(config: Manifest, address: str, *, version: str = "1.3.0", name: str = "meta", **environment: str) -> Service:
+    def start(
+        config: Manifest, address: str, *, version: str = "1.3.0", name: str = "meta", **environment: str
+    ) -> Service:
         folder = room / f"{name}-{len(running)}"
         (folder / "tmp").mkdir(parents=True)
         mounted = config_volume(folder / "mnt", config["data"])
         command = [sys.executable, str(mounted / "meta_service.py"), str(mounted / "mmc-meta.conf")]
         libraries = os.pathsep.join(str(packages(lock)) for lock in (f"memcache-{version}", "kubernetes"))
         own = {"PATH": os.environ["PATH"], "PYTHONPATH": libraries, "PYTHONUNBUFFERED": "1"}
-        service = Service(isolated(folder / "tmp", command), own | {"META_POD_IP": address} | environment, folder / "output")
+        service = Service(
+            isolated(folder / "tmp", command), own | {"META_POD_IP": address} | environment, folder / "output"
+        )
         running.append(service)
         return service
 
@@ -257,3 +272,13 @@ def health(ask: Callable[[str, int, str], tuple[int, str]]) -> Callable[[str, in
         return found
 
     return health
+
+
+@pytest.fixture
+def until_healthy(eventually: Callable[..., Any], health: Callable[[str, int], dict[str, Any]]) -> Callable[..., Any]:
+    """Wait for a MetaService's first answer to `/health`, and give it."""
+
+    def until_healthy(service: Service, port: int, address: str = "127.0.0.1") -> Any:
+        return eventually(lambda: health(address, port), what=service.said)
+
+    return until_healthy

@@ -38,23 +38,32 @@ def client(packages: Callable[[str], Path], service: Any, tmp_path: Path) -> Cal
     return client
 
 
+@pytest.fixture
+def planned(plan_of: Any, pooled: Any, free_ports: Any) -> Callable[[str], Plan]:
+    """A plan with that protocol, whose MetaService has ports of this host."""
+
+    def planned(protocol: str) -> Plan:
+        ports = dict(zip(("rpc", "store", "http"), free_ports(3), strict=True))
+        accelerator = {"chip": "A3"} if protocol == "DeviceSdma" else {"chip": "950DT"}
+        pooling = {"backend": "Memcache", "memcache": {"protocol": protocol, "memoryPerDevice": "1Gi"}}
+        plan = plan_of(pooled(UNIFIED | {"accelerator": accelerator}, pooling))
+        return Plan(plan.resolved, plan.roles, plan.engines, plan_pool(plan.resolved, "", ports))
+
+    return planned
+
+
 @pytest.mark.parametrize("protocol", ["DeviceUrma", "DeviceSdma", "HostTcp", "HostShm"])
 def test_it_takes_our_file_and_finds_the_config_store(
-    protocol: str, client: Any, plan_of: Any, pooled: Any, meta_service: Any, eventually: Any, health: Any, free_ports: Any
+    protocol: str, client: Any, planned: Any, meta_service: Any, until_healthy: Any
 ) -> None:
     """By name: the Service's is one, too."""
-    ports = dict(zip(("rpc", "store", "http"), free_ports(3), strict=True))
-    accelerator = {"chip": "A3"} if protocol == "DeviceSdma" else {"chip": "950DT"}
-    pooling = {"backend": "Memcache", "memcache": {"protocol": protocol, "memoryPerDevice": "1Gi"}}
-    plan = plan_of(pooled(UNIFIED | {"accelerator": accelerator}, pooling))
-    pool = plan_pool(plan.resolved, "", ports)
-    assert pool is not None
-    service = meta_service(config(Plan(plan.resolved, plan.roles, plan.engines, pool)), ADDRESS)
-    eventually(lambda: health(ADDRESS, ports["http"]), what=service.said)
+    plan = planned(protocol)
+    until_healthy(meta_service(config(plan), ADDRESS), plan.pool.service.ports["http"])
+    pool = plan.pool
     text = local_conf("demo", pool).replace(pool.rpc.host, "localhost")
     said = client("1.3.0", text.replace("$(POD_IP)", ADDRESS).replace("$(LOCAL_SERVICE_PORT)", "7000"))
     assert f"ock.mmc.local_service.protocol = {pools.MEMCACHE_PROTOCOLS[protocol]}" in said
-    assert f"connect store success, ip:{ADDRESS}:{ports['store']}" in said
+    assert f"connect store success, ip:{ADDRESS}:{pool.service.ports['store']}" in said
     assert "Success to auto ranking" in said
 
 

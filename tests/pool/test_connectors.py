@@ -19,7 +19,12 @@ MANAGED = {"backend": "Memcache", "role": "Producer"}
 
 FORMS = {
     "memcache.json": (UNIFIED, MANAGED, "unified", {}),
-    "mooncake-layerwise.json": (UNIFIED | LATEST, {"backend": "Mooncake", "mooncake": {"layerwise": {}}}, "unified", {}),
+    "mooncake-layerwise.json": (
+        UNIFIED | LATEST,
+        {"backend": "Mooncake", "mooncake": {"layerwise": {}}},
+        "unified",
+        {},
+    ),
     "multi.json": (DISAGGREGATED | LATEST, MANAGED, "prefill", {"prefill__kvPort": 37000}),
 }
 
@@ -45,7 +50,10 @@ def test_layerwise_under_multi_connector(plan_of: Callable[..., Plan], pooled: C
     spec = DISAGGREGATED | LATEST | {"decode": {"parallelism": {"tensor": 8, "expert": True}}}
     config = transfer(plan_of(pooled(spec, {"backend": "Mooncake", "mooncake": {"layerwise": {}}})), "prefill")
     assert config["kv_role"] == "kv_producer"
-    assert [child["kv_role"] for child in config["kv_connector_extra_config"]["connectors"]] == ["kv_producer", "kv_both"]
+    assert [child["kv_role"] for child in config["kv_connector_extra_config"]["connectors"]] == [
+        "kv_producer",
+        "kv_both",
+    ]
 
 
 def test_whole_blocks_of_mooncake_without_kvpp(plan_of: Callable[..., Plan], pooled: Callable[..., Any]) -> None:

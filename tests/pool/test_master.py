@@ -53,8 +53,11 @@ def ports(free_ports: Callable[..., list[int]]) -> dict[str, int]:
 @pytest.fixture
 def start(master: Path, plan_of: Any, pooled: Any, ports: dict[str, int], service: Any) -> Callable[..., Any]:
     spec = UNIFIED | {"engine": {"version": "latest"}}
+
     def start(*more: str) -> Any:
-        plan = plan_of(pooled(spec, {"backend": "Mooncake", "mooncake": {"layerwise": {}, "master": {"args": list(more)}}}))
+        plan = plan_of(
+            pooled(spec, {"backend": "Mooncake", "mooncake": {"layerwise": {}, "master": {"args": list(more)}}})
+        )
         pool = plan_pool(plan.resolved, "", ports)
         return service([str(master), *arguments(Plan(plan.resolved, plan.roles, plan.engines, pool))])
 

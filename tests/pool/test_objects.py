@@ -27,7 +27,10 @@ ELECTED = {"backend": "Memcache", "memcache": {"metaService": {"replicas": 2}}}
 MOONCAKE = {"backend": "Mooncake", "mooncake": {"layerwise": {}}}
 EXTERNAL: list[dict[str, Any]] = [
     {"backend": "Memcache", "memcache": {"metaService": {"external": {"address": "m:5000"}}}},
-    {"backend": "Memcache", "memcache": {"metaService": {"external": {"address": "m:5000", "configStoreAddress": "s:6001"}}}},
+    {
+        "backend": "Memcache",
+        "memcache": {"metaService": {"external": {"address": "m:5000", "configStoreAddress": "s:6001"}}},
+    },
     {"backend": "Mooncake", "mooncake": {"layerwise": {}, "master": {"external": {"address": "m:50088"}}}},
 ]
 
@@ -63,11 +66,23 @@ def test_several_meta_services_elect_one(objects_of: ObjectsOf, pooled: Pooled) 
     ]  # fmt: skip
     name = of_kind(made, "StatefulSet")["metadata"]["name"]
     assert of_kind(made, "Role")["rules"] == [
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": [name], "verbs": ["get", "update", "patch"]},
-        {"apiGroups": [""], "resources": ["pods"], "resourceNames": [f"{name}-0", f"{name}-1"], "verbs": ["get", "patch"]},
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "resourceNames": [name],
+            "verbs": ["get", "update", "patch"],
+        },
+        {
+            "apiGroups": [""],
+            "resources": ["pods"],
+            "resourceNames": [f"{name}-0", f"{name}-1"],
+            "verbs": ["get", "patch"],
+        },
     ]
     container = of_kind(made, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
-    assert {"META_POD_NAME", "META_POD_IP", "META_NAMESPACE", "META_LEASE_NAME"} <= {v["name"] for v in container["env"]}
+    assert {"META_POD_NAME", "META_POD_IP", "META_NAMESPACE", "META_LEASE_NAME"} <= {
+        v["name"] for v in container["env"]
+    }
 
 
 def test_nobody_fights_over_the_leaders_label(objects_of: ObjectsOf, pooled: Pooled) -> None:
@@ -90,10 +105,14 @@ def test_nobody_fights_over_the_leases_holder(objects_of: ObjectsOf, pooled: Poo
 def test_scaling_does_not_touch_the_meta_service(objects_of: ObjectsOf, pooled: Pooled) -> None:
     one, eight = (objects_of(pooled(DISAGGREGATED | LATEST, ELECTED, prefill__replicas=n)) for n in (1, 8))
     assert of_kind(one, "StatefulSet") == of_kind(eight, "StatefulSet")
-    assert {key: one[key] for key in one if "-pool-" in key[1]} == {key: eight[key] for key in eight if "-pool-" in key[1]}
+    assert {key: one[key] for key in one if "-pool-" in key[1]} == {
+        key: eight[key] for key in eight if "-pool-" in key[1]
+    }
 
 
-def test_another_threshold_replaces_its_pods_and_no_engine(objects_of: ObjectsOf, plan_of: PlanOf, pooled: Pooled) -> None:
+def test_another_threshold_replaces_its_pods_and_no_engine(
+    objects_of: ObjectsOf, plan_of: PlanOf, pooled: Pooled
+) -> None:
     edited = {"backend": "Memcache", "memcache": {"metaConfig": {"ock.mmc.evict_threshold_high": "85"}}}
     before, after = (objects_of(pooled(UNIFIED, pooling)) for pooling in (MEMCACHE, edited))
     assert of_kind(before, "Deployment")["spec"]["template"] != of_kind(after, "Deployment")["spec"]["template"]
@@ -160,14 +179,20 @@ def test_local_services_that_listen_get_their_pods_address(objects_of: ObjectsOf
     pod = engine_pod(made)["spec"]
     [wait] = pod["initContainers"]
     assert wait["command"][-3:] == ["--fill", "/etc/kvpp-pool-source/mmc-local.conf", "/etc/kvpp-pool/mmc-local.conf"]
-    assert {variable["name"]: variable.get("value") for variable in wait["env"]} == {"POD_IP": None, "LOCAL_SERVICE_PORT": "7000"}
+    assert {variable["name"]: variable.get("value") for variable in wait["env"]} == {
+        "POD_IP": None,
+        "LOCAL_SERVICE_PORT": "7000",
+    }
     assert {"name": "pool-files", "emptyDir": {}} in pod["volumes"]
     text = next(one["data"]["mmc-local.conf"] for one in made.values() if "mmc-local.conf" in one.get("data", {}))
     assert "ock.mmc.local_service.hcom_url = tcp://$(POD_IP):$(LOCAL_SERVICE_PORT)" in text
 
 
 def test_an_engine_in_a_mooncake_pool(objects_of: ObjectsOf, pooled: Pooled) -> None:
-    edited = {"backend": "Mooncake", "mooncake": {"layerwise": {}, "memoryPerDevice": "40Gi", "config": {"tenant_id": "a"}}}
+    edited = {
+        "backend": "Mooncake",
+        "mooncake": {"layerwise": {}, "memoryPerDevice": "40Gi", "config": {"tenant_id": "a"}},
+    }
     made = objects_of(pooled(UNIFIED | LATEST, edited))
     pod = engine_pod(made)
     assert environment(pod)["MOONCAKE_CONFIG_PATH"] == "/etc/kvpp-pool/mooncake.json"
@@ -180,7 +205,11 @@ def test_an_engine_in_a_mooncake_pool(objects_of: ObjectsOf, pooled: Pooled) -> 
 
 def test_decode_only_hashes_alike(objects_of: ObjectsOf, pooled: Pooled) -> None:
     made = objects_of(pooled(DISAGGREGATED | LATEST, MEMCACHE))
-    decode = next(one for one in made.values() if one["kind"] == "Deployment" and one["metadata"]["labels"].get(names.ROLE) == "decode")
+    decode = next(
+        one
+        for one in made.values()
+        if one["kind"] == "Deployment" and one["metadata"]["labels"].get(names.ROLE) == "decode"
+    )
     pod = decode["spec"]["template"]
     assert environment(pod)["PYTHONHASHSEED"] == "0"
     assert "MMC_LOCAL_CONFIG_PATH" not in environment(pod)
@@ -219,7 +248,10 @@ def test_a_mooncake_master(objects_of: ObjectsOf, pooled: Pooled) -> None:
         "--port=50088", "--metrics_port=9003", "--default_kv_lease_ttl=11000", "--client_ttl=120",
         "--eviction_high_watermark_ratio=0.9", "--eviction_ratio=0.1", "--logtostderr", "--eviction_ratio=0.2",
     ]  # fmt: skip
-    assert {port["name"]: port["port"] for port in of_kind(made, "Service")["spec"]["ports"]} == {"rpc": 50088, "metrics": 9003}
+    assert {port["name"]: port["port"] for port in of_kind(made, "Service")["spec"]["ports"]} == {
+        "rpc": 50088,
+        "metrics": 9003,
+    }
 
 
 def test_a_lease_outlives_a_transfer() -> None:
@@ -227,9 +259,13 @@ def test_a_lease_outlives_a_transfer() -> None:
 
 
 @pytest.mark.parametrize("pooling", [MEMCACHE, ELECTED, MOONCAKE])
-def test_a_service_meets_pod_security_restricted(pooling: dict[str, Any], objects_of: ObjectsOf, pooled: Pooled) -> None:
+def test_a_service_meets_pod_security_restricted(
+    pooling: dict[str, Any], objects_of: ObjectsOf, pooled: Pooled
+) -> None:
     made = objects_of(pooled(UNIFIED | LATEST, pooling))
-    workload = next(one for (kind, name), one in made.items() if kind in ("Deployment", "StatefulSet") and "-pool-" in name)
+    workload = next(
+        one for (kind, name), one in made.items() if kind in ("Deployment", "StatefulSet") and "-pool-" in name
+    )
     pod = workload["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"] is True
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -258,7 +294,10 @@ def test_no_policy_where_it_would_see_nodes(objects_of: ObjectsOf, pooled: Poole
 def test_the_users_pod_template_comes_on_top(objects_of: ObjectsOf, pooled: Pooled) -> None:
     template = {
         "metadata": {"annotations": {"team": "kv"}},
-        "spec": {"containers": [{"name": "meta-service", "resources": {"limits": {"memory": "4Gi"}}}], "priorityClassName": "high"},
+        "spec": {
+            "containers": [{"name": "meta-service", "resources": {"limits": {"memory": "4Gi"}}}],
+            "priorityClassName": "high",
+        },
     }
     made = objects_of(pooled(UNIFIED, {"backend": "Memcache", "memcache": {"metaService": {"podTemplate": template}}}))
     pod = of_kind(made, "Deployment")["spec"]["template"]
@@ -287,4 +326,6 @@ def test_all_ranks_of_an_engine_read_the_same_file(plan_of: PlanOf, pooled: Pool
     group = template["spec"]["leaderWorkerTemplate"]
     leader, worker = (group[part]["spec"] for part in ("leaderTemplate", "workerTemplate"))
     assert leader["initContainers"] == worker["initContainers"]
-    assert environment({"spec": worker})["MMC_LOCAL_CONFIG_PATH"] == environment({"spec": leader})["MMC_LOCAL_CONFIG_PATH"]
+    assert (
+        environment({"spec": worker})["MMC_LOCAL_CONFIG_PATH"] == environment({"spec": leader})["MMC_LOCAL_CONFIG_PATH"]
+    )
