@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvpp_operator.capacity import indexer_places, stage_layers
-from kvpp_operator.resolve import Resolved
+from kvpp_operator.resolve import Resolved, ResolvedRole
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
+from kvpp_operator.rules.given import of_role
 from kvpp_operator.world import World
 
 SEED = "seed guide, Supported Features: LI-C8 and SFA-C8 cache layouts"
@@ -124,15 +125,25 @@ def interleave_is_not_the_block_size(resolved: Resolved, _: World) -> Iterator[F
     """DCP beside a connector, with another interleave than a block."""
     for role in resolved.roles:
         has_connector = resolved.is_disaggregated or (resolved.spec.pooling is not None and role.name != "decode")
-        if (
-            role.role.parallelism.decode_context > 1
-            and has_connector
-            and not role.asks("--cp-kv-cache-interleave-size")
-        ):
-            first = len(role.role.extra_args)
-            path = f"{role.path}.extraArgs"
-            added = (Set(f"{path}[{first}]", "--cp-kv-cache-interleave-size"), Set(f"{path}[{first + 1}]", "128"))
-            yield Fact(f"{role.path}.parallelism.decodeContext", role.role.parallelism.decode_context, added)
+        size = role.role.parallelism.decode_context
+        if size == 1 or not has_connector:
+            continue
+        said = {argument.flag: argument for argument in of_role(role)}
+        block = said[BLOCK].value if BLOCK in said else DEFAULT_BLOCK
+        if INTERLEAVE not in said:
+            yield Fact(f"{role.path}.parallelism.decodeContext", size, appended(role, INTERLEAVE, str(block)))
+        elif said[INTERLEAVE].value != block:
+            last = said[INTERLEAVE].removal
+            yield Fact(f"{role.path}.parallelism.decodeContext", size, (*last, *appended(role, INTERLEAVE, str(block))))
+
+
+BLOCK, INTERLEAVE, DEFAULT_BLOCK = "--block-size", "--cp-kv-cache-interleave-size", 128
+
+
+def appended(role: ResolvedRole, *tokens: str) -> tuple[Edit, ...]:
+    """The role's `extraArgs` with more tokens at their end."""
+    first = len(role.role.extra_args)
+    return tuple(Set(f"{role.path}.extraArgs[{first + offset}]", token) for offset, token in enumerate(tokens))
 
 
 @rule(
