@@ -9,17 +9,19 @@ from typing import Any
 from kvpp_operator import names
 from kvpp_operator.api.v1alpha1 import ROLES
 from kvpp_operator.configuration import Configuration
+from kvpp_operator.ledger.claim import Ledger
+from kvpp_operator.ledger.live import holder_of
 from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Refusal, Taken
 from kvpp_operator.ledger.settle import Settled
 from kvpp_operator.manifest import Key, Manifest
-from kvpp_operator.pipeline import choose_revision, plan_one, stored_revisions, wished
+from kvpp_operator.pipeline import Planned, choose_revision, complete, draft, settle_ports, stored_revisions, wished
 from kvpp_operator.plan.model import EnginePlan, Plan
 from kvpp_operator.report.engines import WantedEngine
 from kvpp_operator.report.status import Outcome as Ports
 from kvpp_operator.report.status import Report
 from kvpp_operator.revision import Revision, newest
-from kvpp_operator.rules import Judgement
+from kvpp_operator.rules import Judgement, judge
 from kvpp_operator.world import World
 
 WORKLOADS = ("Deployment", "LeaderWorkerSet")
@@ -39,16 +41,29 @@ class Decision:
 
 
 def decide(body: Mapping[str, Any], world: World, configuration: Configuration) -> Decision:
+    drafted = draft_of(body, world, configuration)
+    return conclude(body, world, drafted, settle_ports(drafted, world))
+
+
+def draft_of(body: Mapping[str, Any], world: World, configuration: Configuration) -> Planned:
+    """Everything but ports. The rules see no ledger: a spec is not invalid because others hold its ports just now."""
     kept = newest(stored_revisions(world))
-    planned = plan_one(body, configuration, world, lambda fresh: choose_revision(fresh, kept))
-    report = first_report(body, planned.judgement, kept)
-    if report.suspended:
-        return Decision(None, surviving(world, kept), report)
+    judgement = judge(body, configuration, replace(world, ledger=Ledger()))
+    if judgement.deployment is not None and judgement.deployment.spec.suspend:
+        return Planned(judgement)
+    return draft(judgement, lambda fresh: choose_revision(fresh, kept))
+
+
+def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: Settled | None) -> Decision:
+    """The decision, once the ledger has answered."""
+    kept = newest(stored_revisions(world))
+    report = first_report(body, drafted.judgement, kept)
+    planned = drafted if settled is None else complete(drafted, settled)
     if planned.plan is None or planned.revision is None or planned.fresh is None:
         if planned.refusal is not None:
             report = replace(report, ports=Ports("PortsUnavailable", planned.refusal.message))
         way = make_way(planned.refusal, world)
-        return Decision(None, surviving(world, kept), report, planned.settled, way)
+        return Decision(None, surviving(world, kept), report, settled, way)
     manifests = wished(planned.plan, planned.revision, uid=body["metadata"].get("uid", ""))
     return Decision(
         wished=tuple(manifests),
@@ -60,26 +75,34 @@ def decide(body: Mapping[str, Any], world: World, configuration: Configuration) 
             model=planned.plan.roles[0].served_name,
             rules_version=planned.plan.resolved.release.name,
             estimate=estimate(planned.plan),
-            ports=Ports("Claimed" if planned.plan.resolved.spec.networking.host_network else "PodNetwork"),
+            ports=ports_of(planned.plan, settled),
         ),
-        settled=planned.settled,
+        settled=settled,
     )
 
 
+def ports_of(plan: Plan, settled: Settled | None) -> Ports:
+    if not plan.resolved.spec.networking.host_network:
+        return Ports("PodNetwork")
+    unmoved = settled.unmoved if settled else ()
+    stay = ", ".join(f"{claim.holder.role} engine {claim.holder.engine} at {claim.block}" for claim in unmoved)
+    return Ports("Claimed", f"A pin moves engines with their next revision; until then: {stay}." if stay else "")
+
+
 def make_way(refusal: Refusal | NoRoom | None, world: World) -> tuple[Key, ...]:
-    """A pinned role can't surge: when the only trouble is an older revision of its own, that one is stopped first."""
-    if not isinstance(refusal, Refusal):
+    """A pinned role can't surge: when engines of its own older revisions are the only trouble, those are stopped first."""
+    problems = refusal.problems if isinstance(refusal, Refusal) else ()
+    own = {
+        problem.other.holder
+        for problem in problems
+        if isinstance(problem, Taken)
+        and problem.other.holder.owner == problem.holder.owner
+        and problem.other.holder.revision != problem.holder.revision
+    }
+    if not own or not all(isinstance(problem, Taken) and problem.other.holder in own for problem in problems):
         return ()
-    taken = [problem for problem in refusal.problems if isinstance(problem, Taken)]
-    own = [problem for problem in taken if problem.other.holder.owner.name == problem.holder.owner.name
-           and problem.other.holder.owner.namespace == problem.holder.owner.namespace]  # fmt: skip
-    if len(own) < len(refusal.problems):
-        return ()
-    revisions = {problem.other.holder.revision for problem in own}
-    return tuple(
-        key for key, manifest in world.owned.items()
-        if key.kind in WORKLOADS and manifest["metadata"].get("labels", {}).get(names.REVISION) in revisions
-    )  # fmt: skip
+    workloads = ((key, manifest) for key, manifest in world.owned.items() if key.kind in WORKLOADS)
+    return tuple(key for key, manifest in workloads if holder_of(manifest) in own)
 
 
 def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine, ...]:

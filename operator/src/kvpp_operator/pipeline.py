@@ -9,6 +9,7 @@ from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.configuration import Configuration
+from kvpp_operator.engine_ports import PortPlan, claimed_plan, owner_of, pod_network_plan, requests
 from kvpp_operator.ledger import claim as claims
 from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.ledger.pods import NoRoom
@@ -17,10 +18,8 @@ from kvpp_operator.ledger.settle import Settled, settle
 from kvpp_operator.manifest import DeploymentKey, Manifest, Owner, apply_order, stamp
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.planner import plan_roles, with_engines
-from kvpp_operator.engine_ports import PortPlan, claimed_plan, owner_of, pod_network_plan, requests
 from kvpp_operator.ports import reserved_ranges
 from kvpp_operator.render.objects import objects, revision_of
-from kvpp_operator.resolve import Resolved
 from kvpp_operator.revision import Revision, from_manifest, newest
 from kvpp_operator.rules import Judgement, judge
 from kvpp_operator.world import OFFLINE, World
@@ -31,8 +30,10 @@ class Planned:
     """One document's way through the pipeline."""
 
     judgement: Judgement
+    roles: Plan | None = None
+    """What all engines of a role have in common; None where the document was refused."""
     plan: Plan | None = None
-    """None where the document was refused, or no ports could be had."""
+    """`roles` with their engines; None where the document was refused, or no ports could be had."""
     revision: Revision | None = None
     """What the engines are made from: the kept revision while the user's wish is the same."""
     fresh: Revision | None = None
@@ -50,20 +51,53 @@ def plan_one(
     document: Any, configuration: Configuration, world: World = OFFLINE, choose: ChooseRevision = lambda fresh: fresh
 ) -> Planned:
     """`choose` decides between a fresh revision and the one that is kept."""
-    judgement = judge(document, configuration, world)
+    drafted = draft(judge(document, configuration, world), choose)
+    settled = settle_ports(drafted, world)
+    return drafted if settled is None else complete(drafted, settled)
+
+
+def draft(judgement: Judgement, choose: ChooseRevision) -> Planned:
+    """Everything but ports: what does not depend on the ledger, and is done once however often the ledger changes."""
     if judgement.resolved is None or not judgement.accepted:
         return Planned(judgement)
     roles = plan_roles(judgement.resolved)
     fresh = revision_of(roles)
-    revision = choose(fresh)
-    planned = Planned(judgement, revision=revision, fresh=fresh)
-    settled = settle_ports(judgement.resolved, revision.hash, world)
-    planned = replace(planned, settled=settled)
-    if not judgement.resolved.spec.networking.host_network:
-        return with_ports(planned, roles, pod_network_plan(judgement.resolved))
+    return Planned(judgement, roles, revision=choose(fresh), fresh=fresh)
+
+
+def settle_ports(drafted: Planned, world: World) -> Settled | None:
+    """One turn on the ledger: heal it by what runs, free what nobody has any more, claim what is missing.
+
+    On the pod network nothing is claimed, but what the deployment claimed before its move is freed once its pods are gone.
+    None: the document was refused, and no claim changes.
+    """
+    if drafted.roles is None or drafted.revision is None:
+        return None
+    resolved = drafted.roles.resolved
+    wanted = requests(resolved, drafted.revision.hash) if resolved.spec.networking.host_network else []
+    owners = namesakes(world.ledger, owner_of(resolved))
+    if not (wanted or owners or world.live_claims):
+        return Settled(world.ledger)
+    npus = max(role.accelerator.devices_per_node for role in resolved.roles)
+    return settle(
+        world.ledger,
+        wanted,
+        live=world.live_claims,
+        keep=world.holders,
+        owners=owners,
+        reserved=reserved_ranges(npus, resolved.reserved_ports),
+    )
+
+
+def complete(drafted: Planned, settled: Settled) -> Planned:
+    """The draft with its engines, now that ports are known."""
+    assert drafted.roles is not None
+    planned, resolved = replace(drafted, settled=settled), drafted.roles.resolved
+    if not resolved.spec.networking.host_network:
+        return with_ports(planned, drafted.roles, pod_network_plan(resolved))
     if settled.refusal is not None:
         return replace(planned, refusal=settled.refusal)
-    return with_ports(planned, roles, claimed_plan(judgement.resolved, settled.claims))
+    return with_ports(planned, drafted.roles, claimed_plan(resolved, settled.claims))
 
 
 def with_ports(planned: Planned, roles: Plan, ports: PortPlan | NoRoom) -> Planned:
@@ -72,33 +106,10 @@ def with_ports(planned: Planned, roles: Plan, ports: PortPlan | NoRoom) -> Plann
     return replace(planned, plan=with_engines(roles, ports.ports))
 
 
-def settle_ports(resolved: Resolved, revision: str, world: World) -> Settled:
-    """One turn on the ledger: heal it by what runs, free what nobody has any more, claim what is missing.
-
-    On the pod network nothing is claimed, but what the deployment claimed before its move is freed once its pods are gone.
-    """
-    wanted = requests(resolved, revision) if resolved.spec.networking.host_network else []
-    npus = max(role.accelerator.devices_per_node for role in resolved.roles)
-    return settle(
-        world.ledger,
-        wanted,
-        live=world.live_claims,
-        keep=world.holders,
-        owners=namesakes(world.ledger, owner_of(resolved)),
-        reserved=reserved_ranges(npus, resolved.reserved_ports),
-    )
-
-
 def namesakes(ledger: Ledger, owner: claims.Owner) -> set[claims.Owner]:
-    """The owner, and what stood under its name before: a deleted deployment's claims are freed by its successor."""
-    return {
-        owner,
-        *(
-            c.holder.owner
-            for c in ledger
-            if (c.holder.owner.namespace, c.holder.owner.name) == (owner.namespace, owner.name)
-        ),
-    }
+    """Who holds ports under the owner's name: itself, and those it replaced, whose claims it frees."""
+    holders = {claim.holder.owner for claim in ledger}
+    return {other for other in holders if (other.namespace, other.name) == (owner.namespace, owner.name)}
 
 
 def plan_together(
