@@ -30,6 +30,8 @@ class ModelFacts:
     multimodal: bool = False
     trust_remote_code: bool = False
     weight_gigabytes: int | None = None
+    attention_heads: int | None = None
+    """TP splits them (the models' own config.json, num_attention_heads)."""
     refusal: str | None = None
     """Why KVPP can't run it although nothing above says so."""
     source: str = "spec.model.architecture"
@@ -40,20 +42,22 @@ class ModelFacts:
 
 
 def mla(
-    name: str, *, draft_layers: int, weight_gigabytes: int, source: str, trust_remote_code: bool = False
+    name: str, *, draft_layers: int, weight_gigabytes: int, source: str, heads: int = 128, trust_remote_code: bool = False
 ) -> ModelFacts:
     """The DeepSeek V3 family: 61 layers, latent 512 + rope 64."""
     return ModelFacts(
         name, "MLA", 61, moe=True, kv_lora_rank=512, rope_head_dim=64, draft_layers=draft_layers,
-        trust_remote_code=trust_remote_code, weight_gigabytes=weight_gigabytes, source=source,
+        trust_remote_code=trust_remote_code, weight_gigabytes=weight_gigabytes, attention_heads=heads, source=source,
     )  # fmt: skip
 
 
-def sfa(name: str, layers: int, indexer_layers: int, *, weight_gigabytes: int, source: str) -> ModelFacts:
+def sfa(
+    name: str, layers: int, indexer_layers: int, *, weight_gigabytes: int, source: str, heads: int = 64
+) -> ModelFacts:
     """Sparse attention with an indexer of width 128 beside the latent cache."""
     return ModelFacts(
         name, "SFA", layers, moe=True, kv_lora_rank=512, rope_head_dim=64, indexer_head_dim=128,
-        indexer_layers=indexer_layers, draft_layers=1, weight_gigabytes=weight_gigabytes, source=source,
+        indexer_layers=indexer_layers, draft_layers=1, weight_gigabytes=weight_gigabytes, attention_heads=heads, source=source,
     )  # fmt: skip
 
 
@@ -72,8 +76,8 @@ PROFILES = (
     mla("DeepSeek-V3", draft_layers=1, weight_gigabytes=671, source=f"{FACTS_MODELS} (deepseek_v3); {FACTS_CACHE}"),
     mla("DeepSeek-V3.1", draft_layers=1, weight_gigabytes=671, source=f"{FACTS_MODELS} (deepseek_v3); {FACTS_CACHE}"),
     mla("DeepSeek-R1", draft_layers=1, weight_gigabytes=671, source=f"{FACTS_MODELS} (deepseek_v3); {FACTS_CACHE}"),
-    sfa("DeepSeek-V3.2", 61, 61, weight_gigabytes=671, source=f"{FACTS_MODELS} (deepseek_v32); {FACTS_CACHE}"),
-    mla("Kimi-K2", draft_layers=0, weight_gigabytes=1000, trust_remote_code=True,
+    sfa("DeepSeek-V3.2", 61, 61, weight_gigabytes=671, heads=128, source=f"{FACTS_MODELS} (deepseek_v32); {FACTS_CACHE}"),
+    mla("Kimi-K2", draft_layers=0, weight_gigabytes=1000, heads=64, trust_remote_code=True,
         source=f"{FACTS_MODELS} (kimi_k2); {FACTS_CACHE}"),
     refused("GLM-4.5", "GQA", 92, GQA),
     refused("GLM-4.6", "GQA", 92, GQA),
