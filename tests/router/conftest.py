@@ -65,3 +65,8 @@ def proxy(proxy_files: tuple[Path, Path]) -> Iterator[RealProxy]:
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
         yield session
+
+
+@pytest.fixture
+def images() -> Path:
+    return IMAGES

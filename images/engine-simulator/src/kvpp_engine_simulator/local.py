@@ -44,14 +44,16 @@ def is_free(port: int) -> bool:
 class Local:
     """What both forms of a local engine share: where it listens and what it is told."""
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str] | None = None, *, port: int = 0) -> None:
-        self.port = port or free_ports()
-        self.arguments = [*arguments, "--host", LOOPBACK, "--port", str(self.port)]
+    def __init__(
+        self, arguments: Sequence[str], env: Mapping[str, str] | None = None, *, port: int = 0, host: str = LOOPBACK
+    ) -> None:
+        self.port, self.host = port or free_ports(), host
+        self.arguments = [*arguments, "--host", host, "--port", str(self.port)]
         self.env = {**QUICK, **(env or {})}
 
     @property
     def address(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
@@ -151,7 +153,7 @@ class EngineProcess(Local):
         """Send a completion request and wait for nothing."""
         data = json.dumps(body).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nHost: {self.address}\r\nContent-Length: {len(data)}\r\n\r\n"
-        _, writer = await asyncio.open_connection(LOOPBACK, self.port)
+        _, writer = await asyncio.open_connection(self.host, self.port)
         writer.write(head.encode() + data)
         await writer.drain()
         writer.close()
