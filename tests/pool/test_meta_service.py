@@ -174,7 +174,7 @@ SAMPLES = {"true or false": "true", "text": "a"}
 def sample(form: memcache_keys.Form) -> str:
     """A value that a form takes."""
     candidates = [SAMPLES.get(form.words, ""), *re.findall(r"\d+|\w+", form.words.removeprefix("one of "))]
-    return next(text for text in candidates if text and form.takes(text))
+    return next(str(text) for text in candidates if text and form.takes(text))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
