@@ -10,6 +10,8 @@ import pytest
 import specs
 import yaml
 
+from kvpp_operator.cli.schema import CommandShape, ValidateShape
+
 GOOD = yaml.safe_dump(specs.deployment(specs.DISAGGREGATED))
 BAD = yaml.safe_dump(specs.deployment(specs.DISAGGREGATED, prefill__graphMode="Full"))
 OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"
@@ -120,3 +122,37 @@ def test_a_wrong_configuration_is_wrong_usage(kvpp: Any, tmp_path: Path) -> None
     config.write_text("imageRepo: x\n", "utf-8")
     result = kvpp("validate", "--config", str(config), "-", input=GOOD)
     assert (result.exit_code, "imageRepo" in result.stderr) == (2, True)
+
+
+def test_what_is_printed_has_the_published_shape(kvpp: Any) -> None:
+    texts = [GOOD, BAD, OTHER, "- 1\n", "a: [", "", GOOD.replace("tensor: 8", "tensor: [1, {a: b}]")]
+    for text in texts:
+        ValidateShape.model_validate_json(kvpp("validate", "-o", "json", "-", input=text).stdout)
+    for line in kvpp("commands", "-o", "json", "-", input=GOOD).stdout.splitlines():
+        CommandShape.model_validate_json(line)
+
+
+def test_five_hundred_documents_in_a_folder(kvpp: Any, tmp_path: Path) -> None:
+    for number in range(500):
+        body = specs.deployment(specs.DISAGGREGATED if number % 2 else specs.UNIFIED, name=f"d{number:03}")
+        if number % 100 == 99:
+            body["spec"]["prefill"]["graphMode"] = "Full"
+        (tmp_path / f"{number:03}.yaml").write_text(yaml.safe_dump(body), "utf-8")
+    result = kvpp("validate", str(tmp_path))
+    assert (result.exit_code, "500 documents: 495 accepted, 5 refused" in result.stdout) == (1, True)
+
+
+def test_sarif_names_rule_file_and_place(kvpp: Any) -> None:
+    [run] = json.loads(kvpp("validate", "-o", "sarif", "-", input=BAD).stdout)["runs"]
+    [result] = run["results"]
+    assert (result["ruleId"], result["level"]) == ("GRAPH001", "error")
+    assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "spec.prefill.graphMode"
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GRAPH001"]
+
+
+def test_explain_and_rules(kvpp: Any) -> None:
+    text = kvpp("explain", "graph001").stdout
+    assert all(word in text for word in ("GRAPH001", "source", "versions", "evidence", "breaks it"))
+    assert kvpp("explain", "GRAPH999").exit_code == 2
+    assert "GRAPH001" in kvpp("rules").stdout
+    assert {rule["id"] for rule in json.loads(kvpp("rules", "-o", "json").stdout)} >= {"GRAPH001", "GRAPH002"}

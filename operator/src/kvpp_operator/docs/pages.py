@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kvpp_operator.cli.manifests import to_yaml
+from kvpp_operator.cli.schema import CommandShape, ValidateShape, schema_of
 from kvpp_operator.crd import definitions
 from kvpp_operator.docs.api import api_page
 from kvpp_operator.docs.catalogue import chips_page, models_page
@@ -38,6 +39,8 @@ PAGES: dict[str, Page] = {
     **CRDS,
     "charts/kvpp-operator/values.schema.json": values_schema,
     "docs/api.md": whole(api_page),
+    "docs/schemas/validate.json": whole(partial(schema_of, ValidateShape)),
+    "docs/schemas/commands.json": whole(partial(schema_of, CommandShape)),
     "docs/chips.md": whole(chips_page),
     "docs/models.md": whole(models_page),
     "docs/runbook.md": whole(runbook),
