@@ -1,8 +1,8 @@
 """The port ledger in the cluster: every turn of this process on it, several turns in one write.
 
-A turn reads the object, lets the pure half decide (`ledger.settle`), and writes by compare-and-swap; when another writer
-was faster, everything is decided anew on what he wrote. Turns that come in while a write is under way wait and go together,
-so a hundred deployments created at once cost a few writes and hardly meet each other.
+A turn gets the ledger as it is stored now and gives it back as it should be. It is written by compare-and-swap; when
+another writer was faster, every turn is taken anew on what he wrote. Turns that come in while a write is under way wait
+and go together, so a hundred deployments created at once cost a few writes.
 """
 
 from __future__ import annotations
@@ -10,129 +10,193 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from kvpp_operator import names
 from kvpp_operator.cluster.client import Conflict
 from kvpp_operator.cluster.transport import ClusterError
-from kvpp_operator.ledger.claim import Ledger
+from kvpp_operator.ledger.claim import Claim, Ledger
 from kvpp_operator.ledger.crd import KIND, NAME, ledger_object
-from kvpp_operator.ledger.live import live_claims
+from kvpp_operator.ledger.live import holder_of, live_claims
 from kvpp_operator.ledger.settle import rebuild
-from kvpp_operator.ledger.wire import dump, parse
-from kvpp_operator.manifest import API_VERSION, KIND_OF, PODS, Key
-from kvpp_operator import names
+from kvpp_operator.ledger.wire import Parsed, dump, parse
+from kvpp_operator.manifest import API_VERSION, KINDS, PODS, DeploymentKey, Key, Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
+    from kvpp_operator.cluster.cache import Cache
     from kvpp_operator.cluster.client import Cluster
+    from kvpp_operator.ledger.claim import Holder
 
 logger = logging.getLogger(__name__)
 
 KEY = Key(API_VERSION, KIND, "", NAME)
+ENGINES = (*(kind for kind in KINDS if kind.name in ("Deployment", "LeaderWorkerSet")), PODS)
+"""Kinds that show which ports engines have."""
+
 ATTEMPTS = 20
 PAUSE_SECONDS = 0.02
-WORKLOADS = (KIND_OF["apps/v1", "Deployment"], KIND_OF["leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"])
-MARK = f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
+"""Longest pause after the first lost race; it grows with each, and is drawn at random so that two writers part."""
+
+T = TypeVar("T")
+Look = tuple[Claim, ...] | None
+"""All ports that engines of the whole cluster show, read after the ledger; None: nobody looked, nothing was suspicious."""
+
+Turn = Callable[[Ledger, Look], Awaitable[tuple[Ledger, T]]]
+"""(ledger as stored, or healed by the look; the look) → (ledger as it should be, answer)."""
+
+
+class NeedsLook(Exception):  # noqa: N818 - a wish, not a failure
+    """Raised by a turn without a look: the ledger disagrees with what it knows of its own engines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
+    """The ledger as it was read. `spec` and `resource_version` are the object's; None and "" when there is none."""
+
     ledger: Ledger
+    look: Look
+    spec: Any
     resource_version: str
-    """"" when the object does not exist."""
 
 
-@dataclass(slots=True)
-class Waiting:
-    turn: Callable[[Ledger], Awaitable[tuple[Ledger, Any]]]
-    answer: asyncio.Future[Any]
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[T]):
+    turn: Turn[T]
+    answer: asyncio.Future[T]
 
 
 class LedgerKeeper:
-    """One per process. `conflicts` and `writes` count since the start."""
+    """One per process."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, cache: Cache) -> None:
         self._cluster = cluster
-        self._waiting: list[Waiting] = []
-        self._lock = asyncio.Lock()
+        self._cache = cache
+        self._waiting: list[Waiting[Any]] = []
+        self._serving: asyncio.Task[None] | None = None
         self._seen: Ledger | None = None
-        self.writes = 0
-        self.conflicts: list[int] = []
-        """Of each batch, how often another writer was faster."""
 
-    async def take(self, turn: Callable[[Ledger], Awaitable[tuple[Ledger, Any]]]) -> Any:
-        """Run a turn; when this returns, what it decided stands in the cluster. Raises `ClusterError`."""
-        waiting = Waiting(turn, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
-        async with self._lock:
-            if not waiting.answer.done():
-                batch, self._waiting = self._waiting, []
-                await self._serve(batch)
-        return await waiting.answer
+    async def take(self, turn: Turn[T]) -> T:
+        """Take a turn; when this returns, what it decided stands in the cluster.
 
-    async def _serve(self, batch: list[Waiting]) -> None:
-        try:
-            answers = await self._decide_and_write([waiting.turn for waiting in batch])
-        except Exception as problem:  # noqa: BLE001 - whatever it was, each of those who wait must hear of it
-            for waiting in batch:
-                waiting.answer.set_exception(problem)
-            return
-        for waiting, answer in zip(batch, answers, strict=True):
-            waiting.answer.set_result(answer)
+        Raises what the turn raises, and `ClusterError`. A turn may be taken several times: it changes nothing itself.
+        """
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(turn, answer))
+        # A task of its own: who waits may be cancelled, and those who wait beside him must not be.
+        if self._serving is None or self._serving.done():
+            self._serving = asyncio.create_task(self._serve(), name="port ledger")
+        return await answer
 
-    async def _decide_and_write(self, turns: list[Callable[[Ledger], Awaitable[tuple[Ledger, Any]]]]) -> list[Any]:
-        for attempt in range(ATTEMPTS):
-            stored = await self._read()
-            ledger, answers = stored.ledger, []
-            for turn in turns:
-                ledger, answer = await turn(ledger)
-                answers.append(answer)
-            if (stored.resource_version and ledger == stored.ledger) or await self._write(ledger, stored):
-                self.conflicts.append(attempt)
+    async def _serve(self) -> None:
+        while self._waiting:
+            batch, self._waiting = [one for one in self._waiting if not one.answer.done()], []
+            try:
+                answers = await self._decide_and_write(batch)
+            except Exception as problem:  # noqa: BLE001 - whatever it was, each of those who wait must hear of it
+                answers = [problem] * len(batch)
+            for waiting, answer in zip(batch, answers, strict=True):
+                if waiting.answer.done():
+                    continue
+                if isinstance(answer, Exception):
+                    waiting.answer.set_exception(answer)
+                else:
+                    waiting.answer.set_result(answer)
+
+    async def _decide_and_write(self, batch: list[Waiting[Any]]) -> list[Any]:
+        """Answers in the order of the batch; an error of one turn is that one's answer."""
+        look, lost_races = False, 0
+        while lost_races < ATTEMPTS:
+            stored = await self._read(look=look)
+            try:
+                ledger, answers = await in_turn(batch, stored)
+            except NeedsLook:
+                look = True
+                continue
+            spec = dump(ledger)
+            if spec == stored.spec:
                 self._seen = ledger
                 return answers
-            await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * (attempt + 1)))  # noqa: S311 - two writers apart
-        raise ClusterError(409, "Conflict", f"{KEY} was changed by others {ATTEMPTS} times in a row")
+            if await self._write(spec, stored.resource_version):
+                self._seen = ledger
+                about = {"turns": len(batch), "lost_races": lost_races, **spec["summary"]}
+                logger.info("port ledger written", extra=about)
+                return answers
+            lost_races += 1
+            await asyncio.sleep(random.uniform(0, PAUSE_SECONDS * lost_races))  # noqa: S311 - two writers part
+        raise ClusterError(HTTPStatus.CONFLICT, "Conflict", f"{KEY} was changed by others {ATTEMPTS} times in a row")
 
-    async def _read(self) -> Stored:
-        """The stored ledger; one that is gone, or that lost claims we knew, is first made to say again what runs."""
+    async def _read(self, *, look: bool) -> Stored:
+        """Read the ledger, and what runs after it: the package's docstring says why in this order."""
         found = await self._cluster.get(KEY)
-        if found is None:
-            logger.warning("the port ledger does not exist: rebuilding it from what runs")
-            return Stored(await self._healed(Ledger()), "")
-        parsed = parse(found.get("spec"))
-        version = found["metadata"]["resourceVersion"]
-        for dropped in parsed.dropped:
-            logger.warning("the port ledger holds an entry that is no claim", extra={"entry": str(dropped)})
-        lost = self._seen is None or not set(self._seen.claims) <= set(parsed.ledger.claims)
-        if parsed.dropped or lost:
-            return Stored(await self._healed(parsed.ledger), version)
-        return Stored(parsed.ledger, version)
-
-    async def _healed(self, ledger: Ledger) -> Ledger:
-        """What live workloads and pods of the whole cluster show wins; nothing that runs moves."""
-        shown = []
-        for kind in (*WORKLOADS, PODS):
-            labels = names.DEPLOYMENT if kind == PODS else MARK
-            try:
-                shown += [item async for item in self._cluster.list(kind, labels=labels)]
-            except ClusterError as problem:
-                if problem.status != 404:  # noqa: PLR2004 - an optional API that is absent holds nothing
-                    raise
-        rebuilt = rebuild(ledger, live_claims(shown))
+        spec, version = (found["spec"], found["metadata"]["resourceVersion"]) if found else (None, "")
+        parsed = parse(spec)
+        reason = "an engine shows other ports" if look else self._suspicion(spec, parsed)
+        if not reason:
+            return Stored(parsed.ledger, None, spec, version)
+        live = live_claims([item async for item in shown(self._cluster)])
+        rebuilt = rebuild(parsed.ledger, live)
+        logger.info("port ledger compared with what runs", extra={"because": reason, "running": len(live)})
+        for entry in parsed.dropped:
+            logger.warning("port ledger: unreadable entry dropped", extra={"entry": str(entry)})
         for change in rebuilt.changes:
             logger.warning("port ledger healed", extra={"change": change.message})
-        return rebuilt.ledger
+        return Stored(rebuilt.ledger, live, spec, version)
 
-    async def _write(self, ledger: Ledger, stored: Stored) -> bool:
-        manifest = ledger_object(dump(ledger), stored.resource_version)
-        if stored.resource_version:
-            answer = await self._cluster.replace(manifest)
-        else:
-            answer = await self._cluster.create(manifest)
-        if isinstance(answer, Conflict):
-            return False
-        self.writes += 1
-        return True
+    def _suspicion(self, spec: object, parsed: Parsed) -> str:
+        """Why the stored ledger can't be trusted; "" when nothing speaks against it.
+
+        To list all that runs for every turn would cost too much in a big cluster, so traces of a hand are looked for.
+        """
+        if spec is None:
+            return "the ledger does not exist"
+        if parsed.dropped:
+            return "the ledger has unreadable entries"
+        if not parsed.ledger.is_sound():
+            return "claims overlap"
+        if self._seen is None:
+            return "this process sees it for the first time"
+        lost = set(self._seen) - set(parsed.ledger)
+        if any(self._is_shown(claim.holder) for claim in lost):
+            return "claims have vanished although their engines are there"
+        return ""
+
+    def _is_shown(self, holder: Holder) -> bool:
+        key = DeploymentKey(holder.owner.namespace, holder.owner.name)
+        holders = {holder_of(manifest) for manifest in (*self._cache.owned(key), *self._cache.pods(key))}
+        return not holders.isdisjoint((holder, holder.without_uid))
+
+    async def _write(self, spec: dict[str, Any], resource_version: str) -> bool:
+        manifest = ledger_object(spec, resource_version)
+        write = self._cluster.replace if resource_version else self._cluster.create
+        return not isinstance(await write(manifest), Conflict)
+
+
+async def in_turn(batch: list[Waiting[Any]], stored: Stored) -> tuple[Ledger, list[Any]]:
+    """Take each turn on what the one before made of the ledger."""
+    ledger, answers = stored.ledger, []
+    for waiting in batch:
+        try:
+            ledger, answer = await waiting.turn(ledger, stored.look)
+        except NeedsLook:
+            raise
+        except Exception as problem:  # noqa: BLE001 - one deployment's trouble stops no other
+            answer = problem
+        answers.append(answer)
+    return ledger, answers
+
+
+async def shown(cluster: Cluster, deployment: DeploymentKey | None = None) -> AsyncIterator[Manifest]:
+    """Read workloads of ours and pods of engines: whole ones of the whole cluster, or one deployment's metadata."""
+    for kind in ENGINES:
+        marked = names.DEPLOYMENT if kind == PODS else f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
+        labels = f"{names.DEPLOYMENT}={deployment.name}" if deployment else marked
+        namespace = deployment.namespace if deployment else ""
+        try:
+            async for item in cluster.list(kind, namespace=namespace, labels=labels, metadata_only=bool(deployment)):
+                yield item
+        except ClusterError as problem:
+            if problem.status != HTTPStatus.NOT_FOUND:  # an optional API that is absent holds nothing
+                raise

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
-from kvpp_operator import names
-from kvpp_operator.cluster.ledger import KEY, WORKLOADS, LedgerKeeper
+from kvpp_operator.cluster.ledger import KEY, LedgerKeeper, Look, NeedsLook, shown
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.controller.gather import gather
-from kvpp_operator.decide import Decision, decide
-from kvpp_operator.ledger.claim import Holder, Ledger
+from kvpp_operator.decide import Decision, conclude, draft_of
+from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.ledger.live import holder_of
 from kvpp_operator.ledger.settle import release
 from kvpp_operator.ledger.wire import parse
-from kvpp_operator.manifest import PODS, Owner
+from kvpp_operator.manifest import API_VERSION, KIND, Key, Owner
+from kvpp_operator.pipeline import settle_ports
+from kvpp_operator.report.status import Outcome
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.cache import Cache
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.configuration import Configuration
-    from kvpp_operator.manifest import DeploymentKey
-
-RETRY_SECONDS = 5.0
+    from kvpp_operator.ledger.claim import Holder
+    from kvpp_operator.ledger.settle import Settled
+    from kvpp_operator.manifest import DeploymentKey, Manifest
+    from kvpp_operator.pipeline import Planned
+    from kvpp_operator.world import World
 
 
 class Claims:
@@ -34,29 +37,31 @@ class Claims:
         self._keeper: LedgerKeeper | None = None
         self._known: tuple[str, Ledger] = ("", Ledger())
 
-    def keeper(self, cluster: Cluster) -> LedgerKeeper:
+    async def decide(self, body: Manifest, cache: Cache, cluster: Cluster) -> Decision:
+        """What should be; every claim that it rests on stands in the cluster's ledger when this returns.
+
+        Raises `ClusterError` when the API server is at a loss for a moment; a lasting one stands in the report.
+        """
+        world = gather(cache, Owner.of(body))
+        drafted = draft_of(body, world, self._configuration)
+        known = self.known(cache)
+        settled = settle_ports(drafted, replace(world, ledger=known))
+        if settled is None or (settled.ledger == known and starts_nothing(settled, world)):
+            return conclude(body, world, drafted, settled)
+        try:
+            settled = await self.keeper(cluster, cache).take(Asking(body, world, drafted, cluster))
+        except ClusterError as problem:
+            if problem.transient or problem.status == HTTPStatus.CONFLICT:
+                raise
+            decision = conclude(body, world, drafted, None)
+            ports = Outcome("PortsUnavailable", f"The port ledger can't be read or written: {problem}")
+            return replace(decision, report=replace(decision.report, ports=ports))
+        return conclude(body, world, drafted, settled)
+
+    def keeper(self, cluster: Cluster, cache: Cache) -> LedgerKeeper:
         if self._keeper is None:
-            self._keeper = LedgerKeeper(cluster)
+            self._keeper = LedgerKeeper(cluster, cache)
         return self._keeper
-
-    async def decide(self, body: Mapping[str, Any], cache: Cache, cluster: Cluster) -> Decision:
-        """What should be; every claim that it rests on stands in the cluster's ledger when this returns."""
-        world = gather(cache, Owner.of(dict(body)))
-        ledger = self.known(cache)
-        decision = decide(body, replace(world, ledger=ledger), self._configuration)
-        if is_settled(decision, ledger) and (decision.settled is None or not decision.settled.claims or cache.get(KEY)):
-            return decision
-
-        async def turn(stored: Ledger) -> tuple[Ledger, Decision]:
-            made = decide(body, replace(world, ledger=stored), self._configuration)
-            if made.settled is not None and made.settled.freed:
-                # Freeing rests on a look that is younger than the ledger: a pod may have started since the cache's last event.
-                seen = replace(world, holders=world.holders | await holders_now(cluster, Owner.of(dict(body)).key))
-                made = decide(body, replace(seen, ledger=stored), self._configuration)
-            return (stored if made.settled is None else made.settled.ledger), made
-
-        answer: Decision = await self.keeper(cluster).take(turn)
-        return answer
 
     def known(self, cache: Cache) -> Ledger:
         """The ledger as the watch last told it; parsed once per version."""
@@ -67,47 +72,71 @@ class Claims:
             self._known = (entry.resource_version, parse(entry.manifest.get("spec")).ledger)
         return self._known[1]
 
-    def waits(self, decision: Decision) -> bool:
-        """Whether claims of an older revision are kept until its pods are gone: then another look is due."""
-        if decision.settled is None:
-            return False
-        wanted = {claim.holder for claim in decision.settled.claims}
-        owners = {holder.owner for holder in wanted}
-        return any(claim.holder.owner in owners and claim.holder not in wanted for claim in decision.settled.ledger)
+    async def free(self, key: DeploymentKey, cache: Cache, cluster: Cluster) -> None:
+        """Free the claims of a deployment that is gone, as far as no pod of it is left; the last one's end is an event."""
+        if not any(is_of(claim.holder, key) for claim in self.known(cache)):
+            return
 
-    async def free(self, key: DeploymentKey, cache: Cache, cluster: Cluster) -> float | None:
-        """Free the claims of a deployment that is gone, once no pod of it is left. Seconds until the next look."""
-        if not any(belongs(claim.holder, key) for claim in self.known(cache)):
-            return None
+        async def turn(ledger: Ledger, _: Look) -> tuple[Ledger, None]:
+            successor = await deployment_now(cluster, key)
+            owners = {claim.holder.owner for claim in ledger if is_of(claim.holder, key)}
+            gone = {owner for owner in owners if successor is None or owner.uid != successor["metadata"]["uid"]}
+            return release(ledger, await holders_now(cluster, key), gone), None
 
-        async def turn(stored: Ledger) -> tuple[Ledger, bool]:
-            holders = await holders_now(cluster, key)
-            owners = {claim.holder.owner for claim in stored if belongs(claim.holder, key)}
-            return release(stored, holders, owners), bool(holders)
-
-        waits = await self.keeper(cluster).take(turn)
-        return RETRY_SECONDS if waits else None
+        await self.keeper(cluster, cache).take(turn)
 
 
-def belongs(holder: Holder, key: DeploymentKey) -> bool:
+class Asking:
+    """A deployment's turn on the ledger."""
+
+    def __init__(self, body: Manifest, world: World, drafted: Planned, cluster: Cluster) -> None:
+        self._body = body
+        self._world = world
+        self._drafted = drafted
+        self._cluster = cluster
+
+    async def __call__(self, ledger: Ledger, look: Look) -> tuple[Ledger, Settled]:
+        world = replace(self._world, ledger=ledger, live_claims=self._world.live_claims if look is None else look)
+        settled = self.settle(world)
+        if settled.changes and look is None:
+            raise NeedsLook  # what it shows may have been given to others that run
+        if settled.freed:
+            settled = self.settle(replace(world, holders=world.holders | await self.holders()))
+        return settled.ledger, settled
+
+    def settle(self, world: World) -> Settled:
+        settled = settle_ports(self._drafted, world)
+        assert settled is not None
+        return settled
+
+    async def holders(self) -> frozenset[Holder]:
+        """Who is there, and a look at the spec, both younger than the ledger: only then may a claim be freed.
+
+        Else the claims of a newer spec, written by another operator a moment ago, would look like nobody's.
+        """
+        key = Owner.of(self._body).key
+        now = await deployment_now(self._cluster, key)
+        identity = (now or {"metadata": {}})["metadata"]
+        if any(identity.get(name) != self._body["metadata"].get(name) for name in ("uid", "generation")):
+            raise ClusterError(HTTPStatus.CONFLICT, "Conflict", f"{key} has changed meanwhile")
+        return await holders_now(self._cluster, key)
+
+
+def starts_nothing(settled: Settled, world: World) -> bool:
+    """Whether all engines have their workloads; before one is started, the ledger itself is asked, not the watch."""
+    return all(claim.holder in world.holders for claim in settled.claims)
+
+
+def is_of(holder: Holder, key: DeploymentKey) -> bool:
     return (holder.owner.namespace, holder.owner.name) == (key.namespace, key.name)
 
 
-def is_settled(decision: Decision, ledger: Ledger) -> bool:
-    return decision.settled is None or decision.settled.ledger == ledger
+async def deployment_now(cluster: Cluster, key: DeploymentKey) -> Manifest | None:
+    """The deployment as the API server has it; None when it is gone or going."""
+    found = await cluster.get(Key(API_VERSION, KIND, key.namespace, key.name))
+    return None if found is None or found["metadata"].get("deletionTimestamp") else found
 
 
 async def holders_now(cluster: Cluster, key: DeploymentKey) -> frozenset[Holder]:
-    """Engines of a deployment that workloads or pods still show, as the API server says now."""
-    found: set[Holder] = set()
-    for kind in (*WORKLOADS, PODS):
-        try:
-            async for item in cluster.list(
-                kind, namespace=key.namespace, labels=f"{names.DEPLOYMENT}={key.name}", metadata_only=True
-            ):
-                if (holder := holder_of(item)) is not None:
-                    found.add(holder)
-        except ClusterError as problem:
-            if problem.status != 404:  # noqa: PLR2004 - an optional API that is absent holds nothing
-                raise
-    return frozenset(found)
+    """Engines of a deployment that workloads or pods show, as the API server says now."""
+    return frozenset([holder async for item in shown(cluster, key) if (holder := holder_of(item)) is not None])

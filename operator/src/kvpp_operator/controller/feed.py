@@ -7,12 +7,12 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from kvpp_operator.cluster.cache import deployment_of
+from kvpp_operator.cluster.ledger import KEY as LEDGER
 from kvpp_operator.cluster.transport import ClusterError
+from kvpp_operator.controller.ledger_news import claimants, concerned
 from kvpp_operator.controller.streams import Stream, Streams
 from kvpp_operator.controller.sweep import compare
 from kvpp_operator.controller.watch import Watch
-from kvpp_operator.ledger.wire import parse
 from kvpp_operator.manifest import DEPLOYMENTS, KINDS, LEDGERS, PODS, DeploymentKey, Kind, Manifest, key_of
 
 if TYPE_CHECKING:
@@ -30,12 +30,6 @@ POLL_SECONDS = 0.1
 # After a list that started over, the objects listed are still on their way through the watcher.
 SETTLE_SECONDS = 1.0
 BEHIND_SECONDS = 5.0
-
-
-def owners_that_differ(before: Manifest, after: Manifest) -> set[DeploymentKey]:
-    """Whose claims came or went: our own writes concern who is at work anyway, a hand edit those it hit."""
-    old, new = (set(parse(manifest.get("spec")).ledger) for manifest in (before, after))
-    return {DeploymentKey(claim.holder.owner.namespace, claim.holder.owner.name) for claim in old ^ new}
 
 
 class Feed:
@@ -171,7 +165,7 @@ class Feed:
                 self._drop(difference.gone)
             pending = [stream for stream, difference in differences if difference.behind]
         self._waiting_for = ""
-        for key in {*self._cache.deployments(), *self._claimants()}:
+        for key in {*self._cache.deployments(), *claimants(self._cache, self._namespaces)}:
             self._queue.add(key)
         self.synchronised.set()
         logger.info("synchronised", extra={"objects": len(self._cache), "deployments": len(self._cache.deployments())})
@@ -185,13 +179,15 @@ class Feed:
             is_news = self._cache.drop(key, uid=meta["uid"], resource_version=meta.get("resourceVersion", ""))
         else:
             is_news = self._cache.put(thing)
-        if not is_news:
-            return
-        concerned = {deployment_of(thing), known.deployment if known else None} - {None}
-        if key.kind == LEDGERS.name:
-            concerned |= owners_that_differ(known.manifest if known else {}, {} if event == "DELETED" else thing)
-        for deployment in concerned:
-            assert deployment is not None
+        if is_news:
+            self._tell(key, known, self._cache.entry(key))
+
+    def _tell(self, key: Key, before: Entry | None, now: Entry | None) -> None:
+        """Ask for a look at the deployments that a change concerns."""
+        changed = {entry.deployment for entry in (before, now) if entry and entry.deployment}
+        if key == LEDGER:
+            changed |= concerned(before, now, self._cache, self._namespaces)
+        for deployment in changed:
             self._queue.add(deployment)
 
     def _settle(self, stream: Stream) -> None:
@@ -220,14 +216,8 @@ class Feed:
                 await asyncio.sleep(BEHIND_SECONDS)
                 for key in (await compare(self._cluster, self._cache, stream)).behind:
                     await self._catch_up(key)
-        for deployment in {*self._cache.deployments(), *self._claimants()}:
+        for deployment in {*self._cache.deployments(), *claimants(self._cache, self._namespaces)}:
             self._queue.add(deployment, after_seconds=random.uniform(0.0, spread_seconds))  # noqa: S311 - spreads load
-
-    def _claimants(self) -> set[DeploymentKey]:
-        """Who holds ports: also deployments that were deleted while nobody looked, whose claims are to be freed."""
-        found = {DeploymentKey(claim.holder.owner.namespace, claim.holder.owner.name) for key in self._cache
-                 if key.kind == LEDGERS.name for claim in parse((self._cache.get(key) or {}).get("spec")).ledger}  # fmt: skip
-        return {key for key in found if not self._namespaces or key.namespace in self._namespaces}
 
     async def _catch_up(self, key: Key) -> None:
         """Read what a deaf watch did not tell."""
@@ -241,5 +231,4 @@ class Feed:
         for key, entry in gone:
             if self._cache.drop(key, uid=entry.uid):
                 self._metrics.swept.labels("gone").inc()
-                if entry.deployment is not None:
-                    self._queue.add(entry.deployment)
+                self._tell(key, entry, None)

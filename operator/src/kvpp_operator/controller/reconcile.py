@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from kvpp_operator.cluster.apply import Applied, apply, apply_status, prune
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.controller.claims import Claims
+from kvpp_operator.controller.gather import gather
 from kvpp_operator.decide import Decision
 from kvpp_operator.manifest import Owner, key_of
 from kvpp_operator.report.engines import engine_states
 from kvpp_operator.report.status import Outcome, Report, status
-from kvpp_operator.controller.gather import gather
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.cache import Cache
@@ -44,7 +44,8 @@ class Reconciler:
         body = cache.deployment(key)
         if body is None or body["metadata"].get("deletionTimestamp"):
             # Owner references let the garbage collector do the rest; only claims of ports are ours to free.
-            return await self.claims.free(key, cache, cluster)
+            await self.claims.free(key, cache, cluster)
+            return None
         owner = Owner.of(body)
         decision = await self.claims.decide(body, cache, cluster)
         problem: ClusterError | None = None
@@ -59,7 +60,7 @@ class Reconciler:
         if problem is not None:
             raise problem  # the queue comes back with growing delays
         settled = outcome.reason == "Applied" and decision.report.ports.reason != "PortsUnavailable"
-        return None if settled and not self.claims.waits(decision) else RETRY_SECONDS
+        return None if settled else RETRY_SECONDS
 
 
 async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, owner: Owner) -> Outcome:

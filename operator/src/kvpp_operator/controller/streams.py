@@ -71,7 +71,7 @@ class Streams:
         self._on_relist = on_relist
         self._clock = clock
         self._by_path = {
-            collection_of(kind, namespace): Stream(kind, namespace)
+            collection_of(kind, namespace): Stream(kind, namespace if kind.namespaced else "")
             for kind in self.kinds
             for namespace in (namespaces or ("",))
         }
