@@ -78,14 +78,13 @@ def settle_ports(drafted: Planned, world: World) -> Settled | None:
     owners = namesakes(world.ledger, owner_of(resolved))
     if not (wanted or owners or world.live_claims):
         return Settled(world.ledger)
-    npus = max(role.accelerator.devices_per_node for role in resolved.roles)
     return settle(
         world.ledger,
         wanted,
         live=world.live_claims,
         keep=world.holders,
         owners=owners,
-        reserved=reserved_ranges(npus, resolved.reserved_ports),
+        reserved=reserved_ranges(resolved.npus_per_node, resolved.reserved_ports),
     )
 
 

@@ -178,6 +178,11 @@ class Resolved:
         return tuple(role for role in self.roles if role.kvpp)
 
     @property
+    def npus_per_node(self) -> int:
+        """Of the largest node that a role runs on: its transport draws ports from the widest range. 0 without roles."""
+        return max((role.accelerator.devices_per_node for role in self.roles), default=0)
+
+    @property
     def reserved_ports(self) -> list[PortRange]:
         """What the operator's configuration and the user list as used by others; rule NET002 says what is no range."""
         listed = (*self.configuration.reserved_ports, *self.spec.networking.reserved_ports)
@@ -188,9 +193,8 @@ class Resolved:
         """Where kv blocks may lie: the deployment's window, else the operator's, without what is reserved."""
         networking, configuration = self.spec.networking, self.configuration
         chosen = networking.kv_ports or configuration.kv_ports
-        npus = max((role.accelerator.devices_per_node for role in self.roles), default=0)
         first, last = sorted((chosen.first, chosen.last))  # rule NET001 says when they are out of order
-        return kv_window(npus, PortRange(first, last), self.reserved_ports)
+        return kv_window(self.npus_per_node, PortRange(first, last), self.reserved_ports)
 
     def role(self, name: RoleName) -> ResolvedRole | None:
         return next((role for role in self.roles if role.name == name), None)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kvpp_operator.engine_ports import owner_of, pod_network_plan, requests
 from kvpp_operator.ledger.allocate import Allocation, allocate
 from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Exhausted, Forbidden, PastEnd, Taken
-from kvpp_operator.engine_ports import owner_of, pod_network_plan, requests
 from kvpp_operator.ports import reserved_ranges
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules.base import Edit, Fact, Remove, rule
@@ -131,8 +131,7 @@ def allocate_beside(resolved: Resolved, world: World) -> Any:
             c for c in world.ledger if (c.holder.owner.namespace, c.holder.owner.name) != (owner.namespace, owner.name)
         )
     )
-    npus = max(role.accelerator.devices_per_node for role in resolved.roles)
-    return allocate(others, requests(resolved, "planned"), reserved=reserved_ranges(npus, resolved.reserved_ports))
+    return allocate(others, requests(resolved, "planned"), reserved=reserved_ranges(resolved.npus_per_node, resolved.reserved_ports))
 
 
 def problems(resolved: Resolved, world: World) -> tuple[Any, ...]:
