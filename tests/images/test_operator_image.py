@@ -1,0 +1,117 @@
+"""The operator's image, built as `make images` builds it where no registry can be reached. Needs root and buildah."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+USER = 65532
+pytestmark = pytest.mark.long
+
+SHELL = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec chroot --userspec=65532:65532 "$@"'
+
+
+class Image:
+    """The built image, unpacked, and its configuration."""
+
+    def __init__(self, reference: str) -> None:
+        sys.path.insert(0, str(ROOT / "images"))
+        try:
+            from build import buildah  # noqa: PLC0415 - a script, not a package
+        finally:
+            sys.path.pop(0)
+        self._buildah = buildah
+        self.container: str = buildah("from", reference)
+        self.root = Path(buildah("mount", self.container))
+        self.inspected: str = buildah("inspect", "--type", "image", reference)
+        self.config: dict[str, Any] = json.loads(self.inspected)["OCIv1"]["config"]
+
+    def remove(self) -> None:
+        self._buildah("rm", self.container)
+
+    def run(self, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run as the image's user, with its environment, on a root that cannot be written."""
+        environment = dict(assignment.split("=", 1) for assignment in self.config["Env"])
+        argv = ["unshare", "--mount", "sh", "-euc", SHELL, "sh", str(self.root), str(self.root), *command]
+        return subprocess.run(
+            argv, input=stdin, env=environment, text=True, capture_output=True, check=False, timeout=120
+        )
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[Image]:
+    command = [sys.executable, str(ROOT / "images" / "build.py"), "--debian", "operator"]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    built = Image(done.stdout.splitlines()[-1].split()[0])
+    yield built
+    built.remove()
+
+
+def test_runs_the_operator_as_nobody_in_particular(image: Image) -> None:
+    assert (image.config["User"], image.config["Entrypoint"], image.config["Cmd"]) == ("65532:65532", ["kvpp"], ["run"])
+
+
+def test_command_line_works_on_a_read_only_root(image: Image) -> None:
+    spec = (ROOT / "examples" / "1-one-node.yaml").read_text("utf-8")
+    done = image.run("kvpp", "validate", "-o", "json", "-", stdin=spec)
+    assert done.returncode == 0, done.stderr
+    assert [document["accepted"] for document in json.loads(done.stdout)["documents"]] == [True]
+
+
+def test_operator_starts_and_says_that_it_has_no_cluster(image: Image) -> None:
+    done = image.run("kvpp", "run", "--listen", "127.0.0.1:0")
+    assert done.returncode == 2, done.stderr
+    assert "no way to the API server" in done.stderr + done.stdout
+
+
+def test_its_user_can_change_nothing(image: Image) -> None:
+    writable = []
+    for path in image.root.rglob("*"):
+        found = path.lstat()
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            continue
+        shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # /tmp and its like
+        if found.st_uid == USER or (found.st_mode & stat.S_IWOTH and not shared):
+            writable.append(str(path.relative_to(image.root)))
+    assert writable == []
+
+
+def test_no_program_gives_rights_away(image: Image) -> None:
+    files = (path for path in image.root.rglob("*") if not path.is_symlink() and path.is_file())
+    assert [str(path) for path in files if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)] == []
+
+
+def test_no_compiler_no_installer_no_cache(image: Image) -> None:
+    programs = {"cc", "gcc", "g++", "clang", "ld", "make", "pip", "pip3", "apt", "apt-get", "curl", "wget"}
+    places = [image.root / folder for folder in ("bin", "usr/bin", "usr/local/bin", "opt/kvpp/bin")]
+    assert sorted(programs & {found.name for place in places if place.is_dir() for found in place.iterdir()}) == []
+    leftovers = ("root/.cache", "build", "opt/kvpp/pip", "var/lib/apt/lists", "var/cache/apt/archives")
+    assert [
+        str(found) for leftover in leftovers for found in (image.root / leftover).rglob("*") if found.is_file()
+    ] == []
+
+
+def test_nothing_of_the_build_machine_stays(image: Image) -> None:
+    assert "PIP_INDEX_URL" not in image.inspected
+    assert not (image.root / "etc/ssl/certs/ca-certificates.crt").exists()
+
+
+def test_same_python_code_as_in_the_repository(image: Image) -> None:
+    source = ROOT / "operator" / "src" / "kvpp_operator"
+    shipped = image.root / "opt" / "kvpp" / "kvpp_operator"
+    names = {str(path.relative_to(shipped)) for path in shipped.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    assert names == {
+        str(path.relative_to(source))
+        for path in source.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert [name for name in names if (shipped / name).read_bytes() != (source / name).read_bytes()] == []
