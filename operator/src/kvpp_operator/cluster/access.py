@@ -9,11 +9,13 @@ import asyncio
 import base64
 import json
 import os
+import socket
 import ssl
 import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -25,10 +27,10 @@ import aiohttp
 from kvpp_operator.cluster.kubeconfig import Credentials, ExecPlugin, KubeconfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from aiohappyeyeballs import AddrInfoType
     from aiohttp.client_middlewares import ClientHandlerType, ClientMiddlewareType
 
+SocketFactory = Callable[["AddrInfoType"], socket.socket]
 # client-go re-reads a token file once a minute: k8s.io/client-go/transport/token_source.go
 TOKEN_FILE_SECONDS = 60.0
 PLUGIN_SECONDS = 60.0
@@ -97,10 +99,12 @@ class Access:
         host = parts.netloc.rpartition("@")[2]
         return None if proxy_bypass(host) else getproxies().get(parts.scheme)
 
-    async def session(self, *middlewares: ClientMiddlewareType, limit: int = 0) -> aiohttp.ClientSession:
+    async def session(
+        self, *middlewares: ClientMiddlewareType, limit: int = 0, socket_factory: SocketFactory | None = None
+    ) -> aiohttp.ClientSession:
         """Open a session whose every request carries fresh credentials, and is repeated once after a 401."""
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=limit, ssl=await self.ssl_context()),
+            connector=aiohttp.TCPConnector(limit=limit, ssl=await self.ssl_context(), socket_factory=socket_factory),
             headers={"User-Agent": "kvpp-operator"},
             proxy=self.proxy,
             middlewares=(*middlewares, self.authenticate),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,13 @@ import kopf
 from kvpp_operator.controller.streams import RENEWAL_SECONDS, labels_of
 
 if TYPE_CHECKING:
+    from aiohappyeyeballs import AddrInfoType
+
     from kvpp_operator.cluster.access import Access
     from kvpp_operator.controller.streams import Streams
     from kvpp_operator.manifest import Kind, Manifest
+
+logger = logging.getLogger(__name__)
 
 TakeIn = Callable[[str | None, "Manifest"], None]
 """Called with ADDED, MODIFIED, DELETED, or None for what a list holds, and the object."""
@@ -29,6 +34,7 @@ CHUNK = 500
 INACTIVITY_SECONDS = 75.0
 STOP_SECONDS = 2.0
 LOGIN_SECONDS = 2.0
+HANG_UP_SECONDS = 1.0
 
 
 class WatchError(Exception):
@@ -48,6 +54,7 @@ class Watch:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stop: asyncio.Event | None = None
         self._logged_in = False
+        self._sockets: list[socket.socket] = []
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -80,16 +87,33 @@ class Watch:
 
     async def _operate(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        await kopf.operator(
-            registry=self._registry(),
-            settings=_settings(self._streams.kinds),
-            standalone=True,
-            clusterwide=not self._streams.namespaces,
-            namespaces=list(self._streams.namespaces),
-            stop_flag=self._stop,
-        )
+        self._loop.set_exception_handler(_log_leftover)
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=_settings(self._streams.kinds),
+                standalone=True,
+                clusterwide=not self._streams.namespaces,
+                namespaces=list(self._streams.namespaces),
+                stop_flag=self._stop,
+            )
+        finally:
+            await self._hang_up()
         if not self._stop.is_set():
             raise WatchError("the watcher returned")
+
+    def _open_socket(self, address: AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, _ = address
+        opened = socket.socket(family, kind, protocol)
+        self._sockets = [*(known for known in self._sockets if known.fileno() >= 0), opened]
+        return opened
+
+    async def _hang_up(self) -> None:
+        """Wait until the API server has taken leave of connections that are closing; their loop ends with us."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(HANG_UP_SECONDS):
+                while any(known.fileno() >= 0 for known in self._sockets):  # noqa: ASYNC110 - a socket has no event
+                    await asyncio.sleep(0.005)
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -102,7 +126,7 @@ class Watch:
             self._logged_in = True
             return kopf.AiohttpSession(
                 server=self._access.credentials.server,
-                aiohttp_session=await self._access.session(self._streams.follow),
+                aiohttp_session=await self._access.session(self._streams.follow, socket_factory=self._open_socket),
             )
 
         async def pass_on(event: kopf.RawEvent, **_: Any) -> None:
@@ -111,6 +135,11 @@ class Watch:
         for kind in self._streams.kinds:
             kopf.on.event(*_resource(kind), registry=registry, id=kind.plural)(pass_on)
         return registry
+
+
+def _log_leftover(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """When one watch is fatal, kopf leaves the errors of the others behind."""
+    logger.warning("%s: %r", context["message"], context.get("exception"))
 
 
 def _settings(kinds: Iterable[Kind]) -> kopf.OperatorSettings:
