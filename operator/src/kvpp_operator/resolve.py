@@ -43,6 +43,7 @@ class Written:
     """Raw settings at one place of the spec: `spec.engine` or a role."""
 
     path: str
+    extra_args: tuple[str, ...]
     arguments: ParsedArguments
     additional_config: JsonObject
     env: tuple[EnvVar, ...]
@@ -137,11 +138,11 @@ class ResolvedRole:
 
     @property
     def extra_args(self) -> list[str]:
-        return [token for written in self.written for token in written.arguments.tokens]
+        return [token for written in self.written for token in written.extra_args]
 
     def asks(self, flag: str) -> bool:
         """Whether the user's own arguments name that flag."""
-        return any(given.flag == flag for written in self.written for given in written.arguments.given)
+        return any(written.arguments.of(flag) for written in self.written)
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,7 @@ def resolve_roles(spec: Spec, configuration: Configuration, flags: FlagCatalogue
 def written_at(path: str, place: Any, flags: FlagCatalogue) -> Written:
     return Written(
         path=path,
+        extra_args=tuple(place.extra_args),
         arguments=parse(place.extra_args, flags),
         additional_config=place.additional_config,
         env=tuple(place.env),

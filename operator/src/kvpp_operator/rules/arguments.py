@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvpp_operator.engine_flags import Argument as Use
+from kvpp_operator.engine_flags import ParsedArguments, Problem, requirements
 from kvpp_operator.ownership import BY_FLAG, BY_JSON_KEY, Owned
 from kvpp_operator.resolve import Resolved
-from kvpp_operator.rules.base import Edit, Fact, Remove, rule
+from kvpp_operator.rules.base import Fact, Remove, rule
 from kvpp_operator.rules.environment import places
-from kvpp_operator.rules.given import Argument, everywhere, of_role
+from kvpp_operator.rules.given import Argument, everywhere, of_role, words_of
 from kvpp_operator.world import World
 
 PARSER = "the release's own argument parser (vLLM's FlexibleArgumentParser), read into the flag catalogue"
 ELSEWHERE = "--enable-kvpp"
 
 
-def problems(resolved: Resolved, *kinds: str) -> Iterator[tuple[str, object, tuple[Edit, ...]]]:
-    """(path, problem, removal) of what the parser refuses."""
+UNKNOWN = ("unknown-flag", "ambiguous-flag")
+STRAY = ("positional", "second-model")
+
+
+def problems(resolved: Resolved) -> Iterator[tuple[Use, Problem, tuple[Remove, ...]]]:
+    """Everything that the parser refuses, with the removal of its words."""
     for written in places(resolved):
-        for problem in written.arguments.problems:
-            if problem.kind in kinds:
-                indices = problem.indices or (0,)
-                removal = tuple(Remove(f"{written.path}.extraArgs[{index}]") for index in indices)
-                yield removal[0].path, problem, removal
+        for use, problem in written.arguments.problems:
+            yield use, problem, words_of(written, use)
+
+
+def nearest(problem: Problem) -> str:
+    return f"; the closest is {problem.closest[0]}" if problem.closest else ""
 
 
 def owner_of(argument: Argument) -> Owned | None:
@@ -40,15 +47,14 @@ def owner_of(argument: Argument) -> Owned | None:
     severity="error",
     evidence="parser",
     source=PARSER,
-    message="vLLM Ascend {release} has no flag {flag}{suggestion}.",
+    message="vLLM Ascend {release} does not take this: {why}{nearest}.",
     fix="",
 )
 def unknown_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """A flag that the release does not have."""
-    for path, problem, removal in problems(resolved, "unknown"):
-        suggestion = f"; the closest is {problem.closest}" if problem.closest else ""
-        if not is_elsewhere(problem.flag):
-            yield Fact(path, problem.flag, removal, {"flag": problem.flag, "suggestion": suggestion})
+    """A flag that the release does not have, or an abbreviation of several."""
+    for use, problem, removal in problems(resolved):
+        if problem.kind in UNKNOWN and not is_elsewhere(use):
+            yield Fact(removal[0].path, use.text, removal, {"why": problem.message, "nearest": nearest(problem)})
 
 
 @rule(
@@ -56,13 +62,15 @@ def unknown_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="parser",
     source=PARSER,
-    message="{flag} does not take {value}: it must be {expected}.",
+    message="The engine's parser refuses this: {why}{nearest}.",
     fix="",
 )
 def bad_value(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A value that the parser refuses."""
-    for path, problem, removal in problems(resolved, "value"):
-        yield Fact(path, problem.value, removal, {"flag": problem.flag, "expected": problem.expected})
+    for use, problem, removal in problems(resolved):
+        if problem.kind not in (*UNKNOWN, *STRAY):
+            value = use.values[0] if use.values else use.text
+            yield Fact(removal[0].path, value, removal, {"why": problem.message, "nearest": nearest(problem)})
 
 
 @rule(
@@ -70,13 +78,14 @@ def bad_value(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="parser",
     source=PARSER,
-    message="{value} is no flag and belongs to none before it.",
+    message="The engine's parser has no place for this: {why}.",
     fix="",
 )
-def stray_token(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """A word that belongs to no flag."""
-    for path, problem, removal in problems(resolved, "stray"):
-        yield Fact(path, problem.flag, removal)
+def stray_word(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A word that belongs to no flag, or a second model."""
+    for use, problem, removal in problems(resolved):
+        if problem.kind in STRAY:
+            yield Fact(removal[0].path, use.text, removal, {"why": problem.message})
 
 
 @rule(
@@ -89,13 +98,50 @@ def stray_token(resolved: Resolved, _: World) -> Iterator[Fact]:
 )
 def flag_of_another_project(resolved: Resolved, _: World) -> Iterator[Fact]:
     """The KVPP flag of another project."""
-    for path, problem, removal in problems(resolved, "unknown"):
-        if is_elsewhere(problem.flag):
-            yield Fact(path, problem.flag, removal)
+    for use, problem, removal in problems(resolved):
+        if problem.kind in UNKNOWN and is_elsewhere(use):
+            yield Fact(removal[0].path, use.text, removal)
 
 
-def is_elsewhere(flag: str) -> bool:
-    return flag.replace("_", "-").partition("=")[0] == ELSEWHERE
+def is_elsewhere(use: Use) -> bool:
+    return use.text.replace("_", "-").partition("=")[0] == ELSEWHERE
+
+
+@rule(
+    "ARG007",
+    severity="error",
+    evidence="parser",
+    source="vLLM, validate_parsed_serve_args and ServeSubcommand.cmd of the release: flags that need or exclude one another",
+    message="The engine does not start with these flags together: {why}.",
+    fix="",
+)
+def flags_that_need_one_another(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A flag that needs another one, or excludes it."""
+    seen: set[str] = set()
+    for role in resolved.roles:
+        whole = ParsedArguments(tuple(use for written in role.written for use in written.arguments))
+        for use, problem in requirements(whole):
+            written = next(written for written in role.written if any(one is use for one in written.arguments))
+            removal = words_of(written, use)
+            if removal[0].path not in seen:
+                seen.add(removal[0].path)
+                yield Fact(removal[0].path, use.text, removal, {"why": problem.message})
+
+
+@rule(
+    "ARG009",
+    severity="warning",
+    evidence="guide",
+    source="the help text of the release's own parser calls the flag deprecated",
+    message="{flag} is deprecated in vLLM Ascend {release}; a later release may not have it.",
+    fix="",
+)
+def deprecated_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A deprecated flag."""
+    for argument in everywhere(resolved):
+        known = resolved.flags.flags.get(argument.flag)
+        if known is not None and known.deprecated:
+            yield Fact(argument.path, argument.value, argument.removal, {"flag": argument.flag})
 
 
 @rule(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kvpp_operator import engine_flags
 from kvpp_operator.resolve import Resolved, ResolvedRole, Written
 from kvpp_operator.rules.edits import Remove
 from kvpp_operator.rules.environment import places
@@ -23,7 +24,7 @@ class Argument:
     key: tuple[str, ...]
     """Keys behind a JSON flag, `--flag.key.key`; empty for the flag itself."""
     value: Any
-    """JSON where the flag takes JSON, else text; None without a value."""
+    """JSON where the text is JSON, else the text; true or false for a flag without a value."""
     removal: tuple[Remove, ...]
     written: Written
 
@@ -41,19 +42,36 @@ class Argument:
 
 
 def given_at(written: Written) -> Iterator[Argument]:
-    """Arguments of one place, in order."""
-    for one in written.arguments.given:
-        places_of_tokens = tuple(Remove(f"{written.path}.extraArgs[{index}]") for index in one.indices)
-        yield Argument(
-            places_of_tokens[0].path, one.flag, tuple(one.key), value_of(one.value), places_of_tokens, written
-        )
+    """Arguments of one place, in order; words that are no flag are left to the rules about the parser."""
+    for use in written.arguments:
+        if use.flag is not None:
+            removal = words_of(written, use)
+            yield Argument(removal[0].path, use.flag, key_of(use), value_of(use), removal, written)
 
 
-def value_of(text: Any) -> Any:
+def words_of(written: Written, use: engine_flags.Argument) -> tuple[Remove, ...]:
+    """The removal of every word of an argument: values that stand behind its flag go with it."""
+    following = written.extra_args[use.index + 1 : use.index + 1 + len(use.values)]
+    count = 1 + len(use.values) if following == use.values else 1
+    return tuple(Remove(f"{written.path}.extraArgs[{use.index + offset}]") for offset in range(count))
+
+
+def key_of(use: engine_flags.Argument) -> tuple[str, ...]:
+    return tuple(use.path.split(".")) if use.path else ()
+
+
+def value_of(use: engine_flags.Argument) -> Any:
+    """A flag without a value is true, negated false; one value is JSON where it can be, else text."""
+    if not use.values:
+        return not use.negated
+    return as_json(use.values[0]) if len(use.values) == 1 else list(use.values)
+
+
+def as_json(text: str) -> Any:
     """JSON where it is JSON, else the text."""
     try:
         return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return text
 
 

@@ -145,7 +145,7 @@ def elastic_expert_parallelism(resolved: Resolved, _: World) -> Iterator[Fact]:
     for role in resolved.roles:
         if role.kvpp or resolved.is_disaggregated:
             for argument in flagged(role, "--enable-elastic-ep"):
-                if argument.value is None or is_true(argument.value):
+                if is_true(argument.value):
                     yield Fact(argument.path, argument.flag, argument.removal)
 
 
