@@ -77,13 +77,13 @@ class Cluster:
             raise
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", labels: str = "", metadata_only: bool = False
+        self, kind: Kind, *, namespace: str = "", labels: str = "", fields: str = "", metadata_only: bool = False
     ) -> AsyncIterator[Manifest]:
         """Read all objects of a kind, page by page, so that a big cluster never lies in memory whole."""
         path = collection_of(kind, namespace)
         more = ""
         while True:
-            query = {"limit": str(PAGE), "labelSelector": labels, "continue": more}
+            query = {"limit": str(PAGE), "labelSelector": labels, "fieldSelector": fields, "continue": more}
             page = await self._transport.call(
                 "GET", kind, path, query=query, accept=METADATA_ONLY if metadata_only else JSON, verb="LIST"
             )
@@ -157,14 +157,20 @@ class Cluster:
         query = {"fieldManager": manager}
         return await self._transport.call("PATCH", kind_of(key), path_of(key), patch, query, content=form)
 
-    async def delete(self, key: Key, *, uid: str, resource_version: str = "") -> Conflict | None:
-        """Delete exactly the object that was seen; its dependents follow in the background.  Absent is fine."""
+    async def delete(
+        self, key: Key, *, uid: str, resource_version: str = "", grace_seconds: int | None = None
+    ) -> Conflict | None:
+        """Delete exactly the object that was seen; its dependents follow in the background.  Absent is fine.
+
+        `grace_seconds` 0 takes a pod away without its kubelet's word: only for a node that is lost.
+        """
         preconditions = {"uid": uid, **({"resourceVersion": resource_version} if resource_version else {})}
         options = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
             "preconditions": preconditions,
             "propagationPolicy": "Background",
+            **({} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}),
         }
         try:
             await self._transport.call("DELETE", kind_of(key), path_of(key), options)

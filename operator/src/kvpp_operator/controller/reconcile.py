@@ -10,13 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kvpp_operator.cluster.apply import Applied, apply, apply_status, prune
-from kvpp_operator.cluster.transport import ClusterError
+from kvpp_operator.cluster.rehearse import is_new_revision, rehearse
+from kvpp_operator.cluster.transport import NO_SUCH_API, ClusterError
 from kvpp_operator.controller.claims import Claims
+from kvpp_operator.controller.engines import explain, release
 from kvpp_operator.controller.gather import gather
-from kvpp_operator.decide import Decision
+from kvpp_operator.decide import Decision, surviving
 from kvpp_operator.manifest import Owner, key_of
-from kvpp_operator.report.engines import engine_states
+from kvpp_operator.pipeline import stored_revisions
+from kvpp_operator.report.apis import missing
+from kvpp_operator.report.engines import engine_states, unexplained, waits_long
 from kvpp_operator.report.status import Outcome, Report, status
+from kvpp_operator.revision import newest
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.cache import Cache
@@ -54,18 +59,28 @@ class Reconciler:
             outcome = await carry_out(decision, cluster, cache, owner)
         except ClusterError as error:
             problem, outcome = error, Outcome("Retrying", str(error))
-        wanted = status(finished(decision, outcome, cache, owner), body.get("status") or {}, self.clock())
+        report = await finished(decision, outcome, cluster, cache, body)
+        wanted = status(report, body.get("status") or {}, self.clock())
         if await apply_status(cluster, cache, body, wanted):
             await self.announce(cluster, body, wanted)
         if problem is not None:
             raise problem  # the queue comes back with growing delays
-        settled = outcome.reason == "Applied" and decision.report.ports.reason != "PortsUnavailable"
-        return None if settled else RETRY_SECONDS
+        return sooner(
+            await release(cluster, cache.pods(key), self.clock()),
+            RETRY_SECONDS if outcome.reason != "Applied" or report.ports.reason == "PortsUnavailable" else None,
+            RETRY_SECONDS if unexplained(report.engines) else None,
+        )
+
+
+def sooner(*seconds: float | None) -> float | None:
+    return min((one for one in seconds if one is not None), default=None)
 
 
 async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, owner: Owner) -> Outcome:
     """Apply what is wished; or make way for it; or, for a refused spec, leave everything as it is."""
     if decision.wished is not None:
+        if is_new_revision(cache, decision.wished) and (refused := await rehearse(cluster, cache, decision.wished)):
+            return replace(outcome_of(Applied(failed=refused)), kept_old=True)
         return outcome_of(await apply(cluster, cache, owner, decision.wished))
     if decision.make_way:
         keep = [key_of(manifest) for manifest in cache.owned(owner.key)]
@@ -73,17 +88,29 @@ async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, owner: O
     return Outcome()
 
 
-def finished(decision: Decision, outcome: Outcome, cache: Cache, owner: Owner) -> Report:
+async def finished(decision: Decision, outcome: Outcome, cluster: Cluster, cache: Cache, body: Manifest) -> Report:
     """The report, after a look at what applying left behind."""
-    world = gather(cache, owner)
-    engines = tuple(engine_states(decision.wanted, world.owned.values(), world.pods))
-    return replace(decision.report, outcome=outcome, engines=engines)
+    world = gather(cache, Owner.of(body))
+    report, wanted = replace(decision.report, outcome=outcome), decision.wanted
+    if outcome.kept_old:
+        kept = newest(stored_revisions(world))
+        wanted = surviving(world, kept)
+        report = replace(report, revision=kept.hash if kept else "")
+    before = (body.get("status") or {}).get("engines") or []
+    states = tuple(engine_states(wanted, world.owned.values(), world.pods, before=before))
+    if waiting := waits_long(states, before):
+        told = await explain(cluster, waiting, wanted, world.pods)
+        states = tuple(engine_states(wanted, world.owned.values(), world.pods, told=told, before=before))
+    return replace(report, engines=states)
 
 
 def outcome_of(applied: Applied) -> Outcome:
     if applied.foreign:
         named = ", ".join(str(key) for key in applied.foreign)
         return Outcome("ForeignObject", f"{named} exists and is controlled by somebody else; it was left alone.")
+    absent = [failure.key.kind for failure in applied.failed if failure.reason == NO_SUCH_API]
+    if absent:
+        return Outcome("MissingApi", missing(absent))
     refusals = [failure for failure in applied.failed if not failure.transient]
     if refusals:
         return Outcome("Refused", "; ".join(f"{failure.key}: {failure.message}" for failure in refusals))

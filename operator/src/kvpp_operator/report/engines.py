@@ -1,15 +1,15 @@
-"""Live workloads and pods → what each engine is doing, in the words of whoever holds it up."""
+"""Live workloads and pods → what each engine is doing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.manifest import Manifest
-
-MESSAGE_LIMIT = 512
+from kvpp_operator.report.why import why_not, with_memory
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,47 @@ class WantedEngine:
         labels: Mapping[str, str] = self.workload["metadata"]["labels"]
         return labels
 
+    def is_of(self, state: EngineState) -> bool:
+        return identity(self.labels) == (state.role, str(state.index), state.revision)
+
+    def pods(self, pods: Iterable[Manifest]) -> list[str]:
+        """Names of the engine's pods among all."""
+        mine = identity(self.labels)
+        return [pod["metadata"]["name"] for pod in pods if identity(pod["metadata"].get("labels", {})) == mine]
+
 
 def engine_states(
-    wanted: Iterable[WantedEngine], owned: Iterable[Manifest], pods: Iterable[Manifest]
+    wanted: Iterable[WantedEngine],
+    owned: Iterable[Manifest],
+    pods: Iterable[Manifest],
+    *,
+    told: Mapping[str, str] = MappingProxyType({}),
+    before: Iterable[Mapping[str, Any]] = (),
 ) -> Iterator[EngineState]:
+    """`told`: what events say about workloads and pods, by name. `before`: the last `status.engines`, which remembers the
+    failure of pods that are gone: LeaderWorkerSet makes a whole group anew when one container ends.
+    """
     live = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in owned}
+    last = {(one["role"], one["index"], one["revision"]): one["reason"] for one in before}
     by_engine: dict[tuple[str, ...], list[Manifest]] = {}
     for pod in pods:
         by_engine.setdefault(identity(pod["metadata"].get("labels", {})), []).append(pod)
     for engine in wanted:
         workload = live.get((engine.workload["kind"], engine.workload["metadata"]["name"]))
         mine = by_engine.get(identity(engine.labels), [])
-        ready = workload is not None and is_ready(workload)
+        role, index, revision = (
+            engine.labels[names.ROLE],
+            int(engine.labels[names.ENGINE]),
+            engine.labels[names.REVISION],
+        )
+        ready = workload is not None and is_ready(workload, mine)
+        word = why_not(workload, mine, size_of(engine.workload), told)
         yield EngineState(
-            role=engine.labels[names.ROLE],
-            index=int(engine.labels[names.ENGINE]),
-            revision=engine.labels[names.REVISION],
+            role=role,
+            index=index,
+            revision=revision,
             ready=ready,
-            reason="Ready" if ready else why_not(workload, mine),
+            reason="Ready" if ready else with_memory(word, last.get((role, index, revision), "")),
             nodes=tuple(sorted({node for pod in mine if (node := pod.get("spec", {}).get("nodeName"))})),
             kv_port=engine.kv_port,
             kv_port_last=engine.kv_port_last,
@@ -72,51 +95,51 @@ def identity(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(labels.get(key, "") for key in (names.ROLE, names.ENGINE, names.REVISION))
 
 
-def is_ready(workload: Manifest) -> bool:
-    """The workload's controller has seen the newest wish and its one replica is ready."""
+def size_of(workload: Manifest) -> int:
+    """Pods of the engine."""
+    template = workload.get("spec", {}).get("leaderWorkerTemplate", {})
+    return int(template.get("size", 1))
+
+
+def is_ready(workload: Manifest, pods: Iterable[Manifest]) -> bool:
+    """A Deployment says so itself, once it has seen the newest wish. Of a LeaderWorkerSet the pods are looked at: its status
+    names no generation, and lags behind a group that is being made anew (v0.8, v0.10).
+    """
     status = workload.get("status", {})
+    if workload["kind"] == "LeaderWorkerSet":
+        return sum(pod_is_ready(pod) for pod in pods) >= size_of(workload)
     seen = status.get("observedGeneration", 0) >= workload["metadata"].get("generation", 0)
     current = status.get("updatedReplicas", 0) >= 1
     return bool(seen and current and status.get("readyReplicas", 0) >= 1)
 
 
-def why_not(workload: Manifest | None, pods: Iterable[Manifest]) -> str:
-    """The first thing that holds the engine up, from the workload down to a container."""
-    if workload is None:
-        return "NotCreated: the engine's workload does not exist yet"
-    for condition in workload.get("status", {}).get("conditions", []):
-        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
-            return short(f"{condition.get('reason', 'FailedCreate')}: {condition.get('message', '')}")
-    reasons = [reason for pod in pods for reason in pod_reasons(pod)]
-    return reasons[0] if reasons else "Starting: waiting for the pod"
-
-
-def pod_reasons(pod: Manifest) -> Iterator[str]:
-    status = pod.get("status", {})
+def pod_is_ready(pod: Manifest) -> bool:
     if pod["metadata"].get("deletionTimestamp"):
-        yield "Terminating: the pod is being stopped"
-    for condition in status.get("conditions", []):
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            yield short(f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}")
-    for container in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])):
-        yield from container_reasons(container)
-    if status.get("phase") == "Running":
-        yield "Loading: the engine runs but is not ready yet"
+        return False
+    conditions = pod.get("status", {}).get("conditions", [])
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
-def container_reasons(container: Mapping[str, Any]) -> Iterator[str]:
-    waiting = container.get("state", {}).get("waiting")
-    ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
-    if waiting and waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-        detail = (ended or {}).get("message") or waiting.get("message") or ""
-        yield short(f"{waiting['reason']}: {detail}")
-    elif ended and ended.get("exitCode"):
-        yield short(f"{ended.get('reason', 'Error')}: exit code {ended['exitCode']}. {ended.get('message', '')}")
-    elif waiting:
-        yield "Creating: the container is being created"
+TELLING = (
+    "FailedCreate",
+    "FailedMount",
+    "FailedAttachVolume",
+    "FailedMapVolume",
+    "FailedCreatePodSandBox",
+    "InspectFailed",
+)
+"""Reasons of events that say why there is no pod, or no container in it. `Unhealthy` is not among them: while a model loads, a
+startup probe fails every ten seconds."""
+
+FROM_EVENTS = ("Starting:", "Creating:", *(f"{reason}:" for reason in TELLING))
 
 
-def short(text: str) -> str:
-    """One line, bounded: status has a size limit and people read the start."""
-    line = " ".join(text.split()).rstrip(":. ")
-    return line if len(line) <= MESSAGE_LIMIT else f"{line[: MESSAGE_LIMIT - 1]}…"
+def unexplained(states: Iterable[EngineState]) -> list[EngineState]:
+    """Engines that wait for pods or containers, and nothing in what we watch says why: events may, or did."""
+    return [state for state in states if not state.ready and state.reason.startswith(FROM_EVENTS)]
+
+
+def waits_long(states: Iterable[EngineState], before: Iterable[Mapping[str, Any]]) -> list[EngineState]:
+    """Those that were unexplained at the last look too: every engine is without a pod for a moment."""
+    last = {(one["role"], one["index"], one["revision"]) for one in before if one["reason"].startswith(FROM_EVENTS)}
+    return [state for state in unexplained(states) if (state.role, state.index, state.revision) in last]

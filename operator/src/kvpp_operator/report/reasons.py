@@ -45,6 +45,10 @@ REASONS = (
     Reason("NotApplied", APPLIED, "Unknown", "The spec is not accepted, so nothing was applied for it.", "Fix the spec first."),
     Reason("ForeignObject", APPLIED, "False", "An object of a name that we need exists and belongs to somebody else; it was left alone.",
            "Delete or rename the object that the message names, or give the deployment another name.", warning=True),
+    Reason("MissingApi", APPLIED, "False", "The cluster lacks an API that this deployment needs.",
+           "The message names it and says how to install it; nothing has to be touched here afterwards. Engines on several nodes "
+           "need LeaderWorkerSet v0.6.0 or newer: `kubectl apply --server-side -f "
+           "https://github.com/kubernetes-sigs/lws/releases/download/v0.10.0/manifests.yaml`.", warning=True),
     Reason("Refused", APPLIED, "False", "The API server refused an object: quota, admission policy, rights or validation.",
            "The message holds the server's own words.", warning=True),
     Reason("Retrying", APPLIED, "False", "The API server could not be reached or was too busy; it is tried again.",

@@ -11,6 +11,8 @@ from kvpp_operator.report.engines import EngineState
 from kvpp_operator.rules.base import Finding
 
 FINDINGS_LIMIT, ENGINES_LIMIT, MESSAGE_LIMIT = 64, 128, 4096
+NEEDS_PERSON = ("ForeignObject", "MissingApi", "Refused")
+"""Outcomes that do not go away by themselves."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,10 @@ class Outcome:
     """What applying came to."""
 
     reason: str = "Applied"
-    """Applied, NotApplied, ForeignObject, Refused or Retrying."""
+    """Applied, NotApplied, ForeignObject, MissingApi, Refused or Retrying."""
     message: str = ""
+    kept_old: bool = False
+    """Nothing of a new revision was applied: what ran before, runs."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +138,7 @@ def reconciling(report: Report) -> tuple[str, str]:
 
 
 def needs_person(report: Report) -> bool:
-    return (
-        not report.accepted
-        or report.ports.reason == "PortsUnavailable"
-        or report.outcome.reason in ("ForeignObject", "Refused")
-    )
+    return not report.accepted or report.ports.reason == "PortsUnavailable" or report.outcome.reason in NEEDS_PERSON
 
 
 def first_trouble(report: Report) -> str:
