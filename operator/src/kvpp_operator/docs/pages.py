@@ -10,7 +10,10 @@ from kvpp_operator.cli.schema import CommandShape, ValidateShape, schema_of
 from kvpp_operator.crd import definitions
 from kvpp_operator.docs.api import api_page
 from kvpp_operator.docs.catalogue import chips_page, models_page
+from kvpp_operator.docs.cases import examples_json
 from kvpp_operator.docs.chart import values_schema
+from kvpp_operator.docs.coverage import coverage_page
+from kvpp_operator.docs.rules import flags_page, rules_page
 from kvpp_operator.docs.runbook import runbook
 from kvpp_operator.manifest import Manifest
 
@@ -43,5 +46,9 @@ PAGES: dict[str, Page] = {
     "docs/schemas/commands.json": whole(partial(schema_of, CommandShape)),
     "docs/chips.md": whole(chips_page),
     "docs/models.md": whole(models_page),
+    "docs/flags.md": whole(flags_page),
+    "docs/rules.md": whole(rules_page),
+    "docs/seed-coverage.md": whole(coverage_page),
+    "operator/src/kvpp_operator/rules/examples.json": whole(examples_json),
     "docs/runbook.md": whole(runbook),
 }
