@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import specs
 import yaml
 
 from kvpp_devcluster.processes import ProgramError
+from kvpp_operator.pipeline import wished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,6 +96,18 @@ def test_upgrade_reaches_the_crds_and_the_configuration(
         assert set(CRDS) <= everything(local_cluster)
 
 
+def test_a_second_apply_finds_no_difference(local_cluster: LocalCluster, restricted: str) -> None:
+    """GitOps tools compare like this, by the client and by a dry run of the server; exit 1 would be a difference."""
+    with installed(local_cluster, restricted):
+        for example in specs.EXAMPLES:
+            local_cluster.kubectl("apply", "-n", restricted, "-f", str(example))
+            local_cluster.kubectl("diff", "-n", restricted, "-f", str(example))
+            manager = ("--server-side", "--force-conflicts", "--field-manager=argocd-controller")
+            local_cluster.kubectl("apply", "-n", restricted, *manager, "-f", str(example))
+            local_cluster.kubectl("diff", "-n", restricted, *manager, "-f", str(example))
+        local_cluster.kubectl("delete", "kvpp", "--all", "-n", restricted)
+
+
 def test_deployments_outlive_the_operator(local_cluster: LocalCluster, restricted: str) -> None:
     with installed(local_cluster, restricted):
         example = CHART.parents[1] / "examples" / "1-one-node.yaml"
@@ -129,12 +143,10 @@ def test_rights_in_listed_namespaces_only(local_cluster: LocalCluster, restricte
 
 
 def test_what_the_role_hands_on_it_may_hand_on(local_cluster: LocalCluster, restricted: str) -> None:
-    """The API server refuses a Role with rights that its writer lacks; these are the pods' Roles of pool and router."""
-    rules = [
-        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "patch"]},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "patch"]},
-        {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["get", "list", "watch"]},
-    ]
+    """The API server refuses a Role with rights that its writer lacks; these are the Roles of pool and router pods."""
+    bodies = [body for example in specs.EXAMPLES for body in specs.read(example)]
+    roles = [made for body in bodies for made in wished(specs.planned(body)) if made["kind"] == "Role"]
+    rules = [rule for role in roles for rule in role["rules"]]
     with installed(local_cluster, restricted):
         account = f"system:serviceaccount:{restricted}:kvpp-kvpp-operator"
         apply_role(local_cluster, account, restricted, rules)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import specs
 import yaml
 
 from kvpp_operator.manifest import KINDS, Kind
+from kvpp_operator.pipeline import wished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +30,9 @@ BESIDE_OWNED = (
         "blockOwnerDeletion, OwnerReferencesPermissionEnforcement",
     ),
     ("", "pods", "get list watch", "status.engines: why an engine is not ready"),
+    ("", "pods", "delete", "controller.engines.release: pods of a lost node"),
     ("events.k8s.io", "events", "get create patch", "controller.emit: transitions of conditions"),
-)
-# Nobody may grant what they lack, so the operator has what the Roles of its pods say.
-HANDED_ON = (
-    ("coordination.k8s.io", "leases", "get create update patch", "MetaService pods: leader election"),
-    ("", "pods", "get patch", "MetaService pods: the leader labels itself"),
-    ("discovery.k8s.io", "endpointslices", "get list watch", "router pods: the ready engines"),
+    ("events.k8s.io", "events", "list", "controller.engines.explain: why there is no pod"),
 )
 LEDGER = (("serving.kvpp.io", "kvppportledgers", "get list watch create update", "cluster.ledger: compare-and-swap"),)
 HEALING = (
@@ -64,23 +62,46 @@ def granted(role: dict[str, Any]) -> Rights:
     return found
 
 
-NEEDED = {(group_of(kind), kind.plural): set(OWNED) for kind in KINDS} | rights((*BESIDE_OWNED, *HANDED_ON))
+def together(*many: Rights) -> Rights:
+    found: Rights = {}
+    for some in many:
+        for place, verbs in some.items():
+            found.setdefault(place, set()).update(verbs)
+    return found
+
+
+def handed_on() -> Rights:
+    """What the Roles of a deployment's own pods say: nobody may grant a right that they lack."""
+    bodies = [body for example in specs.EXAMPLES for body in specs.read(example)]
+    made = [manifest for body in bodies for manifest in wished(specs.planned(body))]
+    return together(*(granted(manifest) for manifest in made if manifest["kind"] == "Role"))
+
+
+def needed() -> Rights:
+    owned = {(group_of(kind), kind.plural): set(OWNED) for kind in KINDS}
+    return together(owned, rights(BESIDE_OWNED), handed_on())
 
 
 def test_cluster_role_holds_what_the_code_uses(template: Template) -> None:
-    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == NEEDED | rights(LEDGER)
+    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == needed() | rights(LEDGER)
 
 
-def test_a_list_of_namespaces_needs_no_cluster_role(template: Template) -> None:
+def test_pods_of_pool_and_router_have_roles() -> None:
+    """Else `handed_on` would be empty, and the test above would prove nothing."""
+    assert {resource for _, resource in handed_on()} >= {"leases", "endpointslices"}
+
+
+def test_a_list_of_namespaces_takes_only_the_ledger_from_the_cluster(template: Template) -> None:
     text = template({"config": {"watchNamespaces": ["team-a", "team-b"]}})
-    roles = [m for m in yaml.safe_load_all(text) if m and m["kind"] in ("ClusterRole", "ClusterRoleBinding")]
-    assert roles == []
+    names = [m["metadata"]["name"] for m in yaml.safe_load_all(text) if m and m["kind"] == "ClusterRole"]
+    assert names == ["kvpp-system-test-kvpp-operator-ports"]
+    assert granted(role_of(text, "ClusterRole", names[0])) == rights(LEDGER)
     for namespace in ("team-a", "team-b"):
-        assert granted(role_of(text, "Role", "test-kvpp-operator", namespace)) == NEEDED
+        assert granted(role_of(text, "Role", "test-kvpp-operator", namespace)) == needed()
 
 
-def test_host_ports_of_the_cluster_are_opt_in_with_a_list_of_namespaces(template: Template) -> None:
-    text = template({"config": {"watchNamespaces": ["team-a"]}, "rbac": {"portLedger": True}})
+def test_a_look_at_all_pods_is_opt_in_with_a_list_of_namespaces(template: Template) -> None:
+    text = template({"config": {"watchNamespaces": ["team-a"]}, "rbac": {"hostNetwork": True}})
     ports = role_of(text, "ClusterRole", "kvpp-system-test-kvpp-operator-ports")
     assert granted(ports) == rights((*LEDGER, *HEALING))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHART = Path(__file__).parents[2] / "charts" / "kvpp-operator"
 GOLDEN = Path(__file__).parent / "golden"
 
-NAMESPACED = {"config": {"watchNamespaces": ["team-b", "team-a"]}, "rbac": {"portLedger": True}}
+NAMESPACED = {"config": {"watchNamespaces": ["team-b", "team-a"]}, "rbac": {"hostNetwork": True}}
 EVERYTHING: dict[str, Any] = {
     "fullnameOverride": "kvpp",
     "image": {

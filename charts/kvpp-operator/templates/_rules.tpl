@@ -43,14 +43,14 @@ show: one of our names without our label, which is then left alone.
 - apiGroups: [scheduling.volcano.sh]
   resources: [podgroups]
   verbs: {{ toJson $owned }}
-# Why an engine is not ready stands in its pods.
+# Why an engine is not ready stands in its pods. Pods of a group that a lost node can't end are taken away.
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
-# One Event for each transition; the same one again is counted in the one that is there.
+  verbs: [get, list, watch, delete]
+# One Event for each transition; the same one again is counted in the one that is there. Why there is no pod, only events say.
 - apiGroups: [events.k8s.io]
   resources: [events]
-  verbs: [get, create, patch]
+  verbs: [get, list, create, patch]
 # Handed on: nobody can grant a right that they lack, and the operator writes the Roles of these pods.
 # MetaService pods elect a leader by a Lease, and the leader labels its own pod.
 - apiGroups: [coordination.k8s.io]
@@ -65,7 +65,7 @@ show: one of our names without our label, which is then left alone.
   verbs: [get, list, watch]
 {{- end }}
 
-{{- /* Ports of hosts are one for the whole cluster, whatever namespaces the operator serves. */}}
+{{- /* Ports of hosts are one for the whole cluster, whatever namespaces the operator serves: it always watches the ledger. */}}
 {{- define "kvpp-operator.ledgerRules" -}}
 # Written by compare-and-swap: an update with the resourceVersion that was read.
 - apiGroups: [serving.kvpp.io]
@@ -73,7 +73,7 @@ show: one of our names without our label, which is then left alone.
   verbs: [get, list, watch, create, update]
 {{- end }}
 
-{{- /* A ledger that was lost is rebuilt from what runs anywhere. A ClusterRole with the rules above has these. */}}
+{{- /* Before the first claim, the ledger is compared with what runs anywhere. A ClusterRole with the rules above has these. */}}
 {{- define "kvpp-operator.ledgerHealingRules" -}}
 - apiGroups: [""]
   resources: [pods]

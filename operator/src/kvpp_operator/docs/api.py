@@ -52,7 +52,7 @@ SHARED = (
     Shared("Image", "image", ("spec", "engine", "image")),
     Shared("Weights", "source", ("spec", "model", "source")),
 )
-IN_ONE_ROW = ("suspend", "imagePullSecrets")
+IN_THE_FIRST_TABLE = ("suspend", "imagePullSecrets")
 """Members of spec without a table of their own."""
 
 ROLE_PATH = "<role>"
@@ -61,10 +61,9 @@ COLUMN_NAMES = "field | type | default | meaning"
 
 def api_page() -> str:
     spec, status = part("spec"), part("status")
-    top = (row(name, node, "spec", spec, {}) for name, node in members(spec))
-    lines = [HEAD, "## spec", "", *table(COLUMN_NAMES, top), ""]
+    lines = [HEAD, "## spec", "", *table(COLUMN_NAMES, overview(spec)), ""]
     for name, node in members(spec):
-        if name not in IN_ONE_ROW and shared_of(node) is None:
+        if name not in IN_THE_FIRST_TABLE and shared_of(node) is None:
             lines += [f"## spec.{name}", "", *fields(node, f"spec.{name}"), ""]
     for shared in SHARED:
         lines += [f"## {shared.heading}", "", *shared_section(shared, spec), ""]
@@ -81,6 +80,13 @@ def api_page() -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def overview(spec: Schema) -> Iterator[tuple[str, ...]]:
+    for name, node in members(spec):
+        yield row(name, node, "spec", spec, {})
+        if name in IN_THE_FIRST_TABLE:
+            yield from walk(unlisted(node), f"spec.{name}{suffix(node)}", {})
 
 
 @cache
