@@ -1,11 +1,14 @@
 # noqa: INP001 - a script beside what it builds, no package
 """Build the project's images with buildah, without a daemon and without a registry if need be.
 
-    images/build.py [NAME...]             all, or the named ones, on the bases that their Containerfiles name
-    images/build.py --debian [NAME...]    on bases made here from Debian's packages (needs root and mmdebstrap)
+    images/build.py [NAME...]                  all, or the named ones, on the bases that their Containerfiles name
+    images/build.py --base debian [NAME...]    on bases made here from Debian's packages (needs root and mmdebstrap)
+    images/build.py --base DIR|TAR [NAME...]   on a root file system of yours that has Python and its venv module
+    images/build.py --base IMAGE [NAME...]     on an image
 
-Each image is called localhost/kvpp-NAME:VERSION. `--archive DIR` also writes DIR/kvpp-NAME.tar, an OCI archive to load on a node.
-Storage and bases stay in `$KVPP_CACHE/images`, outside the tree; nothing goes to /var/lib/containers.
+The default of `--base` is the environment's BASE. Each image is called localhost/kvpp-NAME:VERSION. `--archive DIR` also
+writes DIR/kvpp-NAME.tar, an OCI archive to load on a node. Storage and bases stay in `$KVPP_CACHE/images`, outside the tree;
+nothing goes to /var/lib/containers.
 """
 
 from __future__ import annotations
@@ -110,9 +113,14 @@ def debian_base(kind: str, packages: tuple[str, ...]) -> str:
         options += [f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT]
         run(["mmdebstrap", *options, DEBIAN, str(unfinished)])
         unfinished.rename(archive)
+    return imported(archive, reference)
+
+
+def imported(root: Path, reference: str) -> str:
+    """Make an image of a root file system: a folder, or an archive of one."""
     container = buildah("from", "scratch")
     try:
-        buildah("add", container, archive, "/")
+        buildah("add", container, root, "/")
         buildah("config", "--cmd", "", container)
         buildah("commit", container, reference)
     finally:
@@ -166,7 +174,7 @@ def size(reference: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of: {', '.join(names())}; default: all")
-    parser.add_argument("--debian", action="store_true", help="build on bases made here from Debian's packages")
+    parser.add_argument("--base", default=os.environ.get("BASE", ""), help="`debian`, a root file system, or an image")
     parser.add_argument("--archive", type=Path, metavar="DIR", help="also write an OCI archive of each image to DIR")
     parser.add_argument(
         "--build-arg", action="append", default=[], metavar="NAME=VALUE", help="handed to every Containerfile"
@@ -192,9 +200,13 @@ def main() -> int:
 def arguments(name: str, given: argparse.Namespace) -> dict[str, str]:
     """Build arguments: the version, the bases, a mirror of the package index if the environment names one."""
     found = {"VERSION": version()}
-    if given.debian:
+    if given.base in ("debian", "debootstrap"):
         found["BASE"] = debian_base("run", (*RUN_PACKAGES, *own_packages(name)))
         found["BUILD_BASE"] = debian_base("build", BUILD_PACKAGES)
+    elif given.base and Path(given.base).exists():
+        found["BASE"] = imported(Path(given.base).resolve(), "localhost/kvpp-base:given")
+    elif given.base:
+        found["BASE"] = given.base
     if mirror := os.environ.get("PIP_INDEX_URL"):
         found["PIP_INDEX_URL"] = mirror
     return found | dict(option.split("=", 1) for option in given.build_arg)
