@@ -87,18 +87,21 @@ def test_a_host_block_holds_all_that_an_engine_is_told_to_bind(npus: int, local_
     assert expected == ports.host_block_length(npus, local_services)
 
 
-def test_a_host_block_is_cut_into_its_parts() -> None:
-    parts = ports.split(PortRange.of(17001, 27), ports.host_layout(8, local_services=8))
-    expected = {
-        "hccl": "17001-17016", "local_service": "17017-17024", "dp_rpc": "17025", "torch_master": "17026", "api": "17027",
-    }  # fmt: skip
-    assert expected == {name: str(block) for name, block in parts.items()}
-    assert "local_service" not in ports.split(PortRange.of(17001, 19), ports.host_layout(8))
-
-
-def test_a_block_of_another_length_is_not_cut() -> None:
-    with pytest.raises(ValueError, match="27 ports, its layout 19"):
-        ports.split(PortRange.of(17001, 27), ports.host_layout(8))
+@pytest.mark.parametrize(
+    ("block", "layout", "expected"),
+    [
+        ((17001, 27), ports.host_layout(8, local_services=8),
+         {"hccl": 17001, "local_service": 17017, "dp_rpc": 17025, "torch_master": 17026, "api": 17027}),
+        ((17001, 19), ports.host_layout(8), {"hccl": 17001, "dp_rpc": 17017, "torch_master": 17018, "api": 17019}),
+        # Claimed before the nodes had 64 NPUs: the engine runs on with what it has.
+        ((17001, 19), ports.host_layout(64), {"hccl": 17001, "dp_rpc": 17017, "torch_master": 17018, "api": 17019}),
+        ((17001, 3), ports.service_layout("meta-service"), {"rpc": 17001, "store": 17002, "http": 17003}),
+    ],
+)  # fmt: skip
+def test_parts_of_a_host_block_stand_one_behind_the_other(
+    block: tuple[int, int], layout: dict[str, int], expected: dict[str, int]
+) -> None:
+    assert expected == ports.starts(PortRange.of(*block), layout)
 
 
 def test_every_port_that_is_told_is_part_of_a_block_and_every_other_is_picked_outside() -> None:

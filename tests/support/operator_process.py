@@ -22,8 +22,10 @@ import yaml
 
 from kvpp_devcluster.cluster import LocalCluster
 
-SECONDS = 30.0
+SECONDS = 90.0
+"""The machine may be busy with much else; what is awaited usually takes a second or two."""
 T = TypeVar("T")
+PATHS = {"kvppdeployments": "apis/serving.kvpp.io/v1alpha1", "pods": "api/v1", "deployments": "apis/apps/v1"}
 
 
 def eventually(look: Callable[[], T | None], *, seconds: float = SECONDS, what: str = "") -> T:
@@ -140,3 +142,20 @@ class Cluster:
             kinds, "--selector", f"serving.kvpp.io/deployment={name}", "--show-managed-fields"
         )["items"]
         return items
+
+    def items(self, plural: str) -> list[dict[str, Any]]:
+        """Objects of the namespace by one plain request: cheaper than a kubectl where something is awaited."""
+        found: list[dict[str, Any]] = self.cluster.get(f"/{PATHS[plural]}/namespaces/{self.namespace}/{plural}")[
+            "items"
+        ]
+        return found
+
+    def claims(self) -> list[dict[str, Any]]:
+        """Claims of the namespace's deployments in the port ledger, by first port."""
+        return [claim for claim in ledger_claims(self.cluster) if claim["namespace"] == self.namespace]
+
+
+def ledger_claims(cluster: LocalCluster) -> list[dict[str, Any]]:
+    """All claims in the port ledger, by first port; none when there is no ledger."""
+    ledgers = cluster.get("/apis/serving.kvpp.io/v1alpha1/kvppportledgers")["items"]
+    return [claim for ledger in ledgers for claim in ledger["spec"]["claims"]]

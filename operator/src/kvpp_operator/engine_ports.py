@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kvpp_operator.api.v1alpha1 import RoleName
+from kvpp_operator.catalogue import pools
 from kvpp_operator.ledger import claim as claims
 from kvpp_operator.ledger.allocate import Request
 from kvpp_operator.ledger.claim import Claim, Holder, Owner
 from kvpp_operator.ledger.pods import NoRoom, RoleBlock, pod_network_blocks
 from kvpp_operator.ledger.window import host_windows
-from kvpp_operator.ports import PortRange, host_layout, split
+from kvpp_operator.ports import PortRange, host_layout, starts
 from kvpp_operator.resolve import Resolved, ResolvedRole
 
 POD_NETWORK_PORTS = {"api": 8000, "dp_rpc": 29550, "torch_master": 29501}
@@ -68,14 +69,28 @@ def owner_of(resolved: Resolved) -> Owner:
     return Owner(metadata.namespace, metadata.name, metadata.uid)
 
 
+def layout_of(resolved: Resolved, role: ResolvedRole) -> dict[str, int]:
+    """Parts of the host block of one of the role's engines."""
+    return host_layout(role.accelerator.devices_per_node, local_services(resolved, role))
+
+
+def local_services(resolved: Resolved, role: ResolvedRole) -> int:
+    """Pool processes of one of its pods that listen on the host; decode takes no part in a pool."""
+    pooling = resolved.spec.pooling
+    if pooling is None or role.name == "decode":
+        return 0
+    fabric = (role.accelerator.chip.name, role.accelerator.interconnect)
+    asked = pooling.memcache.protocol if pooling.memcache else None
+    return pools.local_services(pooling, asked or pools.DEFAULT_PROTOCOL.get(fabric, "HostTcp"), role.devices_per_pod)
+
+
 def requests(resolved: Resolved, revision: str) -> list[Request]:
     """What the engines of one revision need of the ledger: a kv block where KV is handed over, and a host block."""
     owner = owner_of(resolved)
     wanted: list[Request] = []
     for role in resolved.roles:
-        npus = role.accelerator.devices_per_node
-        windows = host_windows(npus, resolved.reserved_ports)
-        length = sum(host_layout(npus).values())
+        windows = host_windows(role.accelerator.devices_per_node, resolved.reserved_ports)
+        length = sum(layout_of(resolved, role).values())
         for index in range(role.replicas):
             holder = Holder(owner, role.name, index, revision)
             if hands_over(role):
@@ -94,9 +109,8 @@ def claimed_plan(resolved: Resolved, given: Iterable[Claim]) -> PortPlan:
     }
     ports: dict[tuple[RoleName, int], EnginePorts] = {}
     for role in resolved.roles:
-        layout = host_layout(role.accelerator.devices_per_node)
+        layout = layout_of(resolved, role)
         for index in range(role.replicas):
-            parts = split(blocks[role.name, index, claims.HOST], layout)
-            numbers = {part: block.first for part, block in parts.items()}
+            numbers = starts(blocks[role.name, index, claims.HOST], layout)
             ports[role.name, index] = EnginePorts(blocks.get((role.name, index, claims.KV)), numbers)
     return PortPlan(ports, found)

@@ -193,16 +193,15 @@ def service_layout(service: str) -> dict[str, int]:
     return {port.part: 1 for port in SERVICE_PORTS[service] if port.part}
 
 
-def split(block: PortRange, layout: Mapping[str, int]) -> dict[str, PortRange]:
-    """Cut a block into the parts of a layout: `{"hccl": 17001-17016, "dp_rpc": 17017, …}`; empty parts are left out.
+def starts(block: PortRange, layout: Mapping[str, int]) -> dict[str, int]:
+    """First port of each part of a host block: `{"hccl": 17001, "dp_rpc": 17017, …}`; empty parts are left out.
 
-    ValueError when the block's length is not the layout's.
+    Counted from the end: a running engine keeps its block when the layout grows, by nodes with more NPUs or by a newer
+    operator. The first part then begins where the block does, and the others are where they were.
     """
-    if block.length != sum(layout.values()):
-        raise ValueError(f"{block} has {block.length} ports, its layout {sum(layout.values())}")
-    parts, first = {}, block.first
-    for name, length in layout.items():
+    numbers, after = {}, block.last + 1
+    for part, length in reversed(layout.items()):
+        after -= length
         if length:
-            parts[name] = PortRange.of(first, length)
-            first += length
-    return parts
+            numbers[part] = after
+    return {part: numbers[part] for part in layout if part in numbers} | {next(iter(layout)): block.first}
