@@ -282,3 +282,19 @@ def until_healthy(eventually: Callable[..., Any], health: Callable[[str, int], d
         return eventually(lambda: health(address, port), what=service.said)
 
     return until_healthy
+
+
+CLIENT = "from memcache_hybrid import DistributedObjectStore as Store; print('init', Store().init(0))"
+
+
+@pytest.fixture
+def client(packages: Callable[[str], Path], service: Started, tmp_path: Path) -> Callable[[str, str], Service]:
+    """Start the client of a version on a file. Without a driver it ends behind the config store, or hangs there."""
+
+    def client(version: str, text: str) -> Service:
+        file = tmp_path / "mmc-local.conf"
+        file.write_text(text)
+        libraries = str(packages(f"memcache-{version}"))
+        return service([sys.executable, "-c", CLIENT], MMC_LOCAL_CONFIG_PATH=str(file), PYTHONPATH=libraries)
+
+    return client

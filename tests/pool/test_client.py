@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,23 +17,6 @@ from kvpp_operator.render.pool.meta_service import config
 from kvpp_operator.rules import memcache_keys
 
 ADDRESS = "127.0.0.1"
-CLIENT = "from memcache_hybrid import DistributedObjectStore as Store; print('init', Store().init(0))"
-
-
-@pytest.fixture
-def client(packages: Callable[[str], Path], service: Any, tmp_path: Path) -> Callable[[str, str], str]:
-    """What the client of a version says to a file."""
-
-    def client(version: str, text: str) -> str:
-        file = tmp_path / "mmc-local.conf"
-        file.write_text(text)
-        libraries = str(packages(f"memcache-{version}"))
-        process = service([sys.executable, "-c", CLIENT], MMC_LOCAL_CONFIG_PATH=str(file), PYTHONPATH=libraries)
-        process.wait()
-        said: str = process.said()
-        return said
-
-    return client
 
 
 @pytest.fixture
@@ -54,24 +35,26 @@ def planned(plan_of: Any, pooled: Any, free_ports: Any) -> Callable[[str], Plan]
 
 @pytest.mark.parametrize("protocol", ["DeviceUrma", "DeviceSdma", "HostTcp", "HostShm"])
 def test_it_takes_our_file_and_finds_the_config_store(
-    protocol: str, client: Any, planned: Any, meta_service: Any, until_healthy: Any
+    protocol: str, client: Any, planned: Any, meta_service: Any, until_healthy: Any, *, eventually: Any
 ) -> None:
     """By name: the Service's is one, too."""
     plan = planned(protocol)
     until_healthy(meta_service(config(plan), ADDRESS), plan.pool.service.ports["http"])
     pool = plan.pool
     text = local_conf("demo", pool).replace(pool.rpc.host, "localhost")
-    said = client("1.3.0", text.replace("$(POD_IP)", ADDRESS).replace("$(LOCAL_SERVICE_PORT)", "7000"))
-    assert f"ock.mmc.local_service.protocol = {pools.MEMCACHE_PROTOCOLS[protocol]}" in said
-    assert f"connect store success, ip:{ADDRESS}:{pool.service.ports['store']}" in said
-    assert "Success to auto ranking" in said
+    process = client("1.3.0", text.replace("$(POD_IP)", ADDRESS).replace("$(LOCAL_SERVICE_PORT)", "7000"))
+    eventually(lambda: "Success to auto ranking" in process.said(), what=process.said)
+    assert f"ock.mmc.local_service.protocol = {pools.MEMCACHE_PROTOCOLS[protocol]}" in process.said()
+    assert f"connect store success, ip:{ADDRESS}:{pool.service.ports['store']}" in process.said()
 
 
 @pytest.mark.parametrize("version", ["1.2.1", "1.3.0"])
 def test_every_key_of_our_table_is_known_to_it(version: str, client: Any) -> None:
     known = {key for key in memcache_keys.LOCAL if version != "1.2.1" or key not in pools.LOCAL_SINCE_1_3_0}
     lines = [f"{key} = {sample(memcache_keys.LOCAL[key])}\n" for key in sorted(known)]
-    said = client(version, "".join(lines) + "ock.mmc.last = 1\n")
+    process = client(version, "".join(lines) + "ock.mmc.last = 1\n")
+    process.wait()
+    said = process.said()
     assert re.findall(r"Invalid key <(.*)>", said) == ["ock.mmc.last"], said[-2000:]
 
 
@@ -83,4 +66,6 @@ def sample(form: memcache_keys.Form) -> str:
 
 def test_a_size_in_kubernetes_words_is_refused(client: Any) -> None:
     """Why a share is rendered as `64GB`, which is 64 GiB there."""
-    assert "Memory size value (64Gi) is invalid" in client("1.3.0", "ock.mmc.local_service.dram.size = 64Gi\n")
+    process = client("1.3.0", "ock.mmc.local_service.dram.size = 64Gi\n")
+    process.wait()
+    assert "Memory size value (64Gi) is invalid" in process.said()

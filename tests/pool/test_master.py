@@ -8,39 +8,45 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
 import pytest
-from specs import UNIFIED
+from specs import ROOT, UNIFIED
 
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.pool import plan_pool
 from kvpp_operator.render.pool.master import arguments
 
 ADDRESS = "127.0.0.1"
-LIBRARY = "libibverbs1"
+LIBRARIES = (ROOT / "images" / "pool" / "debian-packages").read_text().split()
+"""What its package leaves to the system."""
 
 
 @pytest.fixture(scope="session")
 def master(packages: Callable[[str], Path], pytestconfig: pytest.Config) -> Path:
-    """The program, with the one library that its package leaves to the system."""
-    if find_library("ibverbs") is None:
-        install(pytestconfig)
     program = packages("mooncake-0.3.13.post1") / "mooncake" / "mooncake_master"
     program.chmod(0o755)
+    if missing(program):
+        capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            print(f"installing {' '.join(LIBRARIES)}", file=sys.stderr, flush=True)
+        install()
+        assert missing(program) == []
     return program
 
 
-def install(pytestconfig: pytest.Config) -> None:
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():
-        print(f"installing {LIBRARY}", file=sys.stderr, flush=True)
-    assert shutil.which("apt-get"), f"mooncake_master wants {LIBRARY}: install it with this system's package manager"
-    assert os.geteuid() == 0, f"mooncake_master wants {LIBRARY}: apt-get install {LIBRARY}"
+def missing(program: Path) -> list[str]:
+    listed = subprocess.run(["ldd", str(program)], check=True, capture_output=True, text=True).stdout
+    return [line.split()[0] for line in listed.splitlines() if "not found" in line]
+
+
+def install() -> None:
+    hint = f"mooncake_master wants {' '.join(LIBRARIES)}"
+    assert shutil.which("apt-get"), f"{hint}: install them with this system's package manager"
+    assert os.geteuid() == 0, f"{hint}: apt-get install {' '.join(LIBRARIES)}"
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", LIBRARY]):
+    for command in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *LIBRARIES]):
         done = subprocess.run(["apt-get", *command], check=False, capture_output=True, text=True, env=quiet)
         assert done.returncode == 0, done.stderr
 

@@ -18,7 +18,8 @@ ADDRESS = "127.0.0.1"
 @pytest.fixture
 def wait(tmp_path: Path, service: Any) -> Callable[..., Any]:
     program = tmp_path / "wait.py"
-    program.write_text(script("wait.py"))
+    for name in ("wait.py", "openssl.py"):
+        (tmp_path / name).write_text(script(name))
 
     def wait(*arguments: str, **environment: str) -> Any:
         return service([sys.executable, str(program), *arguments], **environment)

@@ -15,6 +15,13 @@ from kvpp_operator.plan.pool import MemcachePlan, MooncakePlan, PoolPlan
 PACKAGE = "kvpp_operator.render.pool"
 META, LOCAL, MOONCAKE = "mmc-meta.conf", "mmc-local.conf", "mooncake.json"
 
+MOUNT = "/etc/kvpp-pool"
+"""Where a container sees its pool's files."""
+
+OPENSSL = f"{MOUNT}/openssl"
+WITHOUT_PACKAGE = "ock.mmc.local_service.hcom."
+"""Links whose OpenSSL comes with their library."""
+
 CLIENT_RETRY_MILLISECONDS = "30000"
 """0 by default: what meets a restarting MetaService is lost. A new leader comes 10 s after the last one's word."""
 
@@ -34,6 +41,16 @@ def render(template: str, **words: Any) -> str:
     return templates.get_template(f"{template}.j2").render(words)
 
 
+def openssl(written: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Tell where OpenSSL is, for each kind of link that the user wants TLS on (files/openssl.py)."""
+    wanted = [key.removesuffix("enable") for key in written if key.endswith(".tls.enable") and is_on(written[key])]
+    return {f"{prefix}package.path": folder for prefix in wanted if not prefix.startswith(WITHOUT_PACKAGE)}
+
+
+def is_on(text: str) -> bool:
+    return text.lower() in ("true", "1")
+
+
 def meta_conf(deployment: str, pool: PoolPlan) -> str:
     """mmc-meta.conf. What the user wrote has been checked key by key (rules POOL030 to POOL033)."""
     service, backend = pool.service, pool.backend
@@ -46,6 +63,7 @@ def meta_conf(deployment: str, pool: PoolPlan) -> str:
         "ock.mmc.meta.ha.enable": "true" if service.replicas > 1 else "false",
         "ock.mmc.log_output_target": "screen",
         "ock.mmc.log_path": "/tmp/memcache",  # noqa: S108 - made even when nothing is written there
+        **openssl(backend.meta_config, "/tmp/openssl"),  # noqa: S108 - where the start puts it
         **backend.meta_config,
     }
     return render(META, deployment=deployment, settings=settings)
@@ -64,6 +82,7 @@ def local_conf(deployment: str, pool: PoolPlan) -> str:
         "ock.mmc.local_service.dram.size": pool.share,
         **({"ock.mmc.local_service.hcom_url": "tcp://$(POD_IP):$(LOCAL_SERVICE_PORT)"} if listens else {}),
         "ock.mmc.client.retry_milliseconds": CLIENT_RETRY_MILLISECONDS,
+        **openssl(backend.local_config, OPENSSL),
         **backend.local_config,
     }
     return render(LOCAL, deployment=deployment, pool=pool.name, settings=settings)

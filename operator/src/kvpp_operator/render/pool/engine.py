@@ -10,11 +10,8 @@ from kvpp_operator.catalogue.chips import HUGE_PAGES
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import Plan, RolePlan, Volume
 from kvpp_operator.plan.pool import GIBIBYTE, MemcachePlan, PoolPlan
-from kvpp_operator.render.pool.config import LOCAL, engine_file, script
+from kvpp_operator.render.pool.config import LOCAL, MOUNT, OPENSSL, engine_file, openssl, script
 from kvpp_operator.render.tokens import PortRef
-
-MOUNT = "/etc/kvpp-pool"
-"""Where the engine's container sees its file."""
 
 SOURCE = "/etc/kvpp-pool-source"
 """Where the init container sees the ConfigMap."""
@@ -38,7 +35,7 @@ def engine_config(plan: Plan) -> Manifest | None:
     if pool is None:
         return None
     name, text = engine_file(plan.resolved.name, pool)
-    data = {name: text, "wait.py": script("wait.py")}
+    data = {name: text, **{program: script(program) for program in ("wait.py", "openssl.py")}}
     digest = names.digest("\0".join(f"{key}\0{value}" for key, value in sorted(data.items())))
     return {
         "apiVersion": "v1",
@@ -54,8 +51,11 @@ def engine_config(plan: Plan) -> Manifest | None:
 
 
 def fills(pool: PoolPlan) -> bool:
-    """Whether the file differs from pod to pod: local services that listen do so on the pod's own address."""
-    return isinstance(pool.backend, MemcachePlan) and pool.backend.protocol in pools.LISTENING_PROTOCOLS
+    """Whether the init container writes the file: local services listen on the pod's own address, TLS wants libraries."""
+    backend = pool.backend
+    if not isinstance(backend, MemcachePlan):
+        return False
+    return backend.protocol in pools.LISTENING_PROTOCOLS or bool(openssl(backend.local_config, OPENSSL))
 
 
 def pool_environment(plan: Plan, role: RolePlan) -> dict[str, str]:
@@ -109,12 +109,14 @@ def wait_container(plan: Plan, role: RolePlan) -> list[dict[str, Any]]:
     pool = joins(plan, role)
     if pool is None:
         return []
-    name, _ = engine_file(plan.resolved.name, pool)
+    name, text = engine_file(plan.resolved.name, pool)
     command = ["python3", f"{SOURCE}/wait.py", *map(str, pool.endpoints)]
     mounts = [{"name": CONFIG, "mountPath": SOURCE, "readOnly": True}]
     environment: list[dict[str, Any]] = []
     if fills(pool):
         command += ["--fill", f"{SOURCE}/{name}", f"{MOUNT}/{name}"]
+        if OPENSSL in text:
+            command += ["--openssl", OPENSSL]
         mounts.append({"name": FILES, "mountPath": MOUNT})
         port = PortRef("local_service") if role.on_host_network else str(pools.LOCAL_SERVICE_PORT)
         environment = [

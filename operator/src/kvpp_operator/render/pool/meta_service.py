@@ -8,7 +8,7 @@ from kvpp_operator import names
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.pool import MemcachePlan
-from kvpp_operator.render.pool.config import META, meta_conf, script
+from kvpp_operator.render.pool.config import META, MOUNT, is_on, meta_conf, script
 from kvpp_operator.render.pool.service import (
     CONFIG_HASH,
     account,
@@ -21,7 +21,6 @@ from kvpp_operator.render.pool.service import (
 )
 
 CONTAINER = "meta-service"
-MOUNT = "/etc/kvpp-pool"
 LEADER = {"role": "master"}
 """Label that the leader puts on its own pod; no template of ours carries it, so nobody fights over it."""
 
@@ -41,7 +40,7 @@ def meta_service_objects(plan: Plan) -> list[Manifest]:
 
 def config(plan: Plan) -> Manifest:
     pool, _ = pool_and_service(plan)
-    programs = {name: script(name) for name in ("meta_service.py", "health.py")}
+    programs = {name: script(name) for name in ("meta_service.py", "health.py", "openssl.py")}
     data = {META: meta_conf(plan.resolved.name, pool), **programs}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(plan), "data": data}
 
@@ -85,7 +84,7 @@ def probes(plan: Plan) -> dict[str, Any]:
     pool, service = pool_and_service(plan)
     assert isinstance(pool.backend, MemcachePlan)
     port = service.ports["http"]
-    if pool.backend.meta_config.get("ock.mmc.metrics.tls.enable", "false").lower() in ("true", "1"):
+    if is_on(pool.backend.meta_config.get("ock.mmc.metrics.tls.enable", "")):
         reached = {"tcpSocket": {"port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5}
         fails = {"readinessProbe": 2, "livenessProbe": 6}
         return {probe: {**reached, "failureThreshold": failures} for probe, failures in fails.items()}

@@ -12,7 +12,10 @@ import os
 import sys
 from pathlib import Path
 
+from openssl import provide  # type: ignore[import-not-found]
+
 TARGET = Path("/tmp/mmc-meta.conf")  # noqa: S108 - a volume of the pod's own
+OPENSSL = Path("/tmp/openssl")  # noqa: S108 - the same
 
 
 def filled(text: str, address: str) -> str:
@@ -28,7 +31,10 @@ def with_real_path(line: str) -> str:
 
 
 def main() -> int:
-    TARGET.write_text(filled(Path(sys.argv[1]).read_text(), os.environ["META_POD_IP"]))
+    text = filled(Path(sys.argv[1]).read_text(), os.environ["META_POD_IP"])
+    if str(OPENSSL) in text:
+        provide(OPENSSL)
+    TARGET.write_text(text)
     os.environ["MMC_META_CONFIG_PATH"] = str(TARGET)  # read when the library is loaded
     from memcache_hybrid import MetaService  # type: ignore[import-not-found]  # noqa: PLC0415
 

@@ -1,18 +1,21 @@
 # ruff: noqa: INP001, T201 - a program in a container
-"""Hold an engine back until its pool answers: `wait.py HOST:PORT ... [--fill SOURCE TARGET]`.
+"""Hold an engine back until its pool answers: `wait.py HOST:PORT ... [--fill SOURCE TARGET] [--openssl FOLDER]`.
 
 An engine that starts before its pool stays without it. `--fill` first writes TARGET from SOURCE with $(NAME) replaced
-from the environment, for what differs from pod to pod.
+from the environment, for what differs from pod to pod; `--openssl` puts the libraries into a folder.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import socket
 import sys
 import time
 from pathlib import Path
+
+from openssl import provide  # type: ignore[import-not-found]
 
 PAUSE_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
@@ -47,12 +50,16 @@ def wait(endpoint: str) -> None:
 
 
 def main() -> int:
-    endpoints = sys.argv[1:]
-    if "--fill" in endpoints:
-        at = endpoints.index("--fill")
-        fill(Path(endpoints[at + 1]), Path(endpoints[at + 2]))
-        endpoints = endpoints[:at]
-    for endpoint in endpoints:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("endpoints", nargs="*")
+    parser.add_argument("--fill", nargs=2, type=Path)
+    parser.add_argument("--openssl", type=Path)
+    given = parser.parse_args()
+    if given.fill:
+        fill(*given.fill)
+    if given.openssl:
+        provide(given.openssl)
+    for endpoint in given.endpoints:
         wait(endpoint)
     return 0
 
