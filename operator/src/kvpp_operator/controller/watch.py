@@ -10,6 +10,7 @@ import contextlib
 import logging
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ INACTIVITY_SECONDS = 75.0
 STOP_SECONDS = 2.0
 LOGIN_SECONDS = 2.0
 HANG_UP_SECONDS = 1.0
+INBOX_TURN = 50
 
 
 class WatchError(Exception):
@@ -55,6 +57,8 @@ class Watch:
         self._stop: asyncio.Event | None = None
         self._logged_in = False
         self._sockets: list[socket.socket] = []
+        self._inbox: deque[tuple[str | None, Manifest]] = deque()
+        self._is_called = False
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
     def start(self) -> None:
@@ -81,9 +85,24 @@ class Watch:
             self._failure = error
         self._call_home(self._ended.set)
 
-    def _call_home(self, what: Callable[..., None], *arguments: Any) -> None:
+    def _call_home(self, what: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the home loop is closed: nobody waits for news any more
-            self._home.call_soon_threadsafe(what, *arguments)
+            self._home.call_soon_threadsafe(what)
+
+    def _send_home(self, event: str | None, thing: Manifest) -> None:
+        """Put into the inbox; the home loop is woken once for all that comes while it is on its way to look."""
+        self._inbox.append((event, thing))
+        if not self._is_called:
+            self._is_called = True
+            self._call_home(self._read_inbox)
+
+    def _read_inbox(self) -> None:
+        self._is_called = False  # first: what is appended from now on calls again
+        for _ in range(INBOX_TURN):
+            if not self._inbox:
+                return
+            self._take_in(*self._inbox.popleft())
+        self._home.call_soon(self._read_inbox)  # others have their turn in between
 
     async def _operate(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -130,7 +149,7 @@ class Watch:
             )
 
         async def pass_on(event: kopf.RawEvent, **_: Any) -> None:
-            self._call_home(self._take_in, event["type"], dict(event["object"]))
+            self._send_home(event["type"], dict(event["object"]))
 
         for kind in self._streams.kinds:
             kopf.on.event(*_resource(kind), registry=registry, id=kind.plural)(pass_on)
