@@ -79,7 +79,7 @@ LOADING = pod(phase="Running", **container(state={"running": {}}))
         ("being stopped", live(), [pod(leaving=True, phase="Running", **container(state={"terminated": {"exitCode": 143, "reason": "Error"}}))],
          "Terminating: the pod is being stopped"),
         ("on a lost node", live(), [pod(leaving=True, conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint"}])],
-         "Terminating: Taint manager: deleting due to NoExecute taint"),
+         "Evicted: Taint manager: deleting due to NoExecute taint [scheduling: the engine comes back on another node; engine-codes.md#node-lost]"),
     ],
 )  # fmt: skip
 def test_reason(what: str, workload: Any, pods: list[Any], reason: str) -> None:
@@ -94,6 +94,7 @@ def test_reason(what: str, workload: Any, pods: list[Any], reason: str) -> None:
         ("a rank is loading", [ready("a"), pod("b", phase="Running")], "Loading: the engine runs but is not ready yet"),
         ("a rank is missing", [ready("a")], "Starting: 1 of 2 pods exist"),
         ("a rank is leaving", [ready("a"), {**ready("b"), "metadata": pod(leaving=True)["metadata"]}], "Terminating: the pod is being stopped"),
+        ("a lost node's word before that of the others", [pod("a", leaving=True), pod("b", leaving=True, conditions=[{"type": "DisruptionTarget", "status": "True", "message": "x"}])], "Evicted: x"),
         ("what waits for a node comes first", [LOADING, pod("b", conditions=[{**UNSCHEDULABLE, "message": "no"}])], "Unschedulable: no"),
     ],
 )  # fmt: skip

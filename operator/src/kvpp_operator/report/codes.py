@@ -77,6 +77,10 @@ CODES: tuple[Code, ...] = (
          "add a node, or remove the anti-affinity by podTemplate.spec.affinity: null",
          "Add a node. Where chips reach each other inside a node over the pod network too, `podTemplate.spec.affinity: null` "
          "takes the rule away.", "vllm-ascend #14506"),
+    Code("node-lost", "scheduling", r"Taint manager: deleting",
+         "The pod's node is unreachable or not ready, or was tainted NoExecute by hand.", "the engine comes back on another node",
+         "Nothing, if the node is known to be down: after Kubernetes' own 300 s (a toleration of `podTemplate` changes them), the "
+         "grace period and 30 s more the engine is made anew elsewhere, if there is room.", "Kubernetes, taint-eviction-controller"),
     Code("image-pull", "pull", r"^(ErrImagePull|ImagePullBackOff|InvalidImageName|ErrImageNeverPull)\b",
          "The node cannot fetch the engine's image: no such tag, no right, no route.",
          "check engine.image, imagePullSecrets and the mirror",
@@ -93,6 +97,10 @@ CODES: tuple[Code, ...] = (
     Code("volume", "mounts", r"^(FailedMount|FailedAttachVolume|FailedMapVolume)\b|unbound immediate PersistentVolumeClaims",
          "A volume cannot be mounted: claim unbound, storage unreachable, or attached elsewhere.", "look at the claim",
          "`kubectl describe pvc`. A claim for several nodes needs access mode ReadOnlyMany or ReadWriteMany.", "Kubernetes, kubelet"),
+    Code("lws-too-old", "start", r"\$\(LWS_WORKER_INDEX\)",
+         "LeaderWorkerSet did not tell the pod its rank: it is older than v0.6.0, or its pod webhook was not called.",
+         "install LeaderWorkerSet v0.6.0 or newer",
+         "Install LeaderWorkerSet v0.6.0 or newer; its mutating webhook for pods must be registered.", "kubernetes-sigs/lws #416"),
     Code("arguments", "start", r"vllm: error:|unrecognized arguments|error: argument -|Extra inputs are not permitted",
          "The image does not know an argument that this `engine.version` has: the image is of another release.",
          "make engine.version and the image's tag agree",

@@ -32,10 +32,11 @@ class Rank(IntEnum):
     FAILED = 2
     """Remembered while the engine starts again."""
     TOLD = 3
-    STOPPING = 4
-    CREATING = 5
-    LOADING = 6
-    MISSING = 7
+    EVICTED = 4
+    STOPPING = 5
+    CREATING = 6
+    LOADING = 7
+    MISSING = 8
 
 
 class Word(NamedTuple):
@@ -85,7 +86,7 @@ def pod_words(pod: Manifest, told: Mapping[str, str]) -> Iterator[Word]:
     status = pod.get("status", {})
     is_leaving = bool(pod["metadata"].get("deletionTimestamp"))
     if is_leaving:
-        yield Word(Rank.STOPPING, stopping(pod))
+        yield stopping(pod)
     for condition in status.get("conditions", []):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield Word(
@@ -100,11 +101,13 @@ def pod_words(pod: Manifest, told: Mapping[str, str]) -> Iterator[Word]:
         yield Word(Rank.LOADING, "Loading: the engine runs but is not ready yet")
 
 
-def stopping(pod: Manifest) -> str:
+def stopping(pod: Manifest) -> Word:
     for condition in pod.get("status", {}).get("conditions", []):
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return told_in_full(f"Terminating: {condition.get('message') or condition.get('reason', '')}")
-    return "Terminating: the pod is being stopped"
+            return Word(
+                Rank.EVICTED, told_in_full(f"Evicted: {condition.get('message') or condition.get('reason', '')}")
+            )
+    return Word(Rank.STOPPING, "Terminating: the pod is being stopped")
 
 
 def container_words(container: Mapping[str, Any], *, is_leaving: bool) -> Iterator[Word]:
