@@ -7,12 +7,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
+import specs
 import yaml
 
 from kvpp_devcluster import programs
 from kvpp_devcluster.cluster import LocalCluster
 from kvpp_devcluster.nodes import NodeGroup
 from kvpp_devcluster.processes import run
+from kvpp_operator.configuration import DEFAULT
+from kvpp_operator.engine_ports import pod_network_plan
+from kvpp_operator.pipeline import Planned, with_ports
+from kvpp_operator.plan.planner import plan_roles
+from kvpp_operator.render.pool import meta_service
+from kvpp_operator.render.router import role as role_of_router
+from kvpp_operator.render.router import router_plan
+from kvpp_operator.rules import judge
+from kvpp_operator.world import OFFLINE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +89,21 @@ def local_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
 
     with LocalCluster(groups=[NodeGroup("node", 1, {"huawei.com/npu": "8"}, {})], say=line) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def roles_of_pods() -> list[Manifest]:
+    """Give the Roles that the operator writes for pods of its own: MetaService and router."""
+    router = router_plan(plan_of(specs.EXAMPLES[1]), "router")
+    assert router is not None
+    return [meta_service.role(plan_of(specs.EXAMPLES[3])), role_of_router(router)]
+
+
+def plan_of(example: Path) -> Any:
+    """Plan whether or not a rule says that this build lacks a feature."""
+    judgement = judge(specs.read(example)[0], DEFAULT, OFFLINE)
+    assert judgement.resolved is not None
+    return with_ports(Planned(judgement), plan_roles(judgement.resolved), pod_network_plan(judgement.resolved)).plan
 
 
 def documents(text: str) -> list[Manifest]:

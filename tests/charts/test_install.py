@@ -14,7 +14,6 @@ import specs
 import yaml
 
 from kvpp_devcluster.processes import ProgramError
-from kvpp_operator.pipeline import wished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,11 +141,11 @@ def test_rights_in_listed_namespaces_only(local_cluster: LocalCluster, restricte
         local_cluster.kubectl("delete", "namespace", "team-a", "--wait=false")
 
 
-def test_what_the_role_hands_on_it_may_hand_on(local_cluster: LocalCluster, restricted: str) -> None:
+def test_what_the_role_hands_on_it_may_hand_on(
+    local_cluster: LocalCluster, restricted: str, roles_of_pods: list[dict[str, Any]]
+) -> None:
     """The API server refuses a Role with rights that its writer lacks; these are the Roles of pool and router pods."""
-    bodies = [body for example in specs.EXAMPLES for body in specs.read(example)]
-    roles = [made for body in bodies for made in wished(specs.planned(body)) if made["kind"] == "Role"]
-    rules = [rule for role in roles for rule in role["rules"]]
+    rules = [rule for role in roles_of_pods for rule in role["rules"]]
     with installed(local_cluster, restricted):
         account = f"system:serviceaccount:{restricted}:kvpp-kvpp-operator"
         apply_role(local_cluster, account, restricted, rules)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import specs
+import pytest
 import yaml
 
 from kvpp_operator.manifest import KINDS, Kind
-from kvpp_operator.pipeline import wished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,34 +69,24 @@ def together(*many: Rights) -> Rights:
     return found
 
 
-def handed_on() -> Rights:
-    """What the Roles of a deployment's own pods say: nobody may grant a right that they lack."""
-    bodies = [body for example in specs.EXAMPLES for body in specs.read(example)]
-    made = [manifest for body in bodies for manifest in wished(specs.planned(body))]
-    return together(*(granted(manifest) for manifest in made if manifest["kind"] == "Role"))
-
-
-def needed() -> Rights:
+@pytest.fixture
+def needed(roles_of_pods: list[dict[str, Any]]) -> Rights:
+    """Collect what the code uses, and what Roles of a deployment's pods say: nobody may grant a right that they lack."""
     owned = {(group_of(kind), kind.plural): set(OWNED) for kind in KINDS}
-    return together(owned, rights(BESIDE_OWNED), handed_on())
+    return together(owned, rights(BESIDE_OWNED), *(granted(role) for role in roles_of_pods))
 
 
-def test_cluster_role_holds_what_the_code_uses(template: Template) -> None:
-    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == needed() | rights(LEDGER)
+def test_cluster_role_holds_what_the_code_uses(template: Template, needed: Rights) -> None:
+    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == needed | rights(LEDGER)
 
 
-def test_pods_of_pool_and_router_have_roles() -> None:
-    """Else `handed_on` would be empty, and the test above would prove nothing."""
-    assert {resource for _, resource in handed_on()} >= {"leases", "endpointslices"}
-
-
-def test_a_list_of_namespaces_takes_only_the_ledger_from_the_cluster(template: Template) -> None:
+def test_a_list_of_namespaces_takes_only_the_ledger_from_the_cluster(template: Template, needed: Rights) -> None:
     text = template({"config": {"watchNamespaces": ["team-a", "team-b"]}})
     names = [m["metadata"]["name"] for m in yaml.safe_load_all(text) if m and m["kind"] == "ClusterRole"]
     assert names == ["kvpp-system-test-kvpp-operator-ports"]
     assert granted(role_of(text, "ClusterRole", names[0])) == rights(LEDGER)
     for namespace in ("team-a", "team-b"):
-        assert granted(role_of(text, "Role", "test-kvpp-operator", namespace)) == needed()
+        assert granted(role_of(text, "Role", "test-kvpp-operator", namespace)) == needed
 
 
 def test_a_look_at_all_pods_is_opt_in_with_a_list_of_namespaces(template: Template) -> None:

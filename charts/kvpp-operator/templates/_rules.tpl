@@ -55,7 +55,7 @@ show: one of our names without our label, which is then left alone.
 # MetaService pods elect a leader by a Lease, and the leader labels its own pod.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, create, update, patch]
+  verbs: [get, update, patch]
 - apiGroups: [""]
   resources: [pods]
   verbs: [patch]
