@@ -10,6 +10,7 @@ from kvpp_operator.api.v1alpha1 import KVPPDeployment
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.resolve import Resolved, resolve
 from kvpp_operator.rules import (
+    additional_bounds,
     additional_config,
     arguments,
     build,
@@ -46,7 +47,8 @@ from kvpp_operator.world import World
 
 AREAS = (
     version, roles, model, graph, parallelism, nodes, gain, context, cache, speculative, drafts, transfer,
-    pool_support, pool_config, pool_memcache, pool_services, arguments, raw_features, additional_config, schedulers, environment, pod_template,
+    pool_support, pool_config, pool_memcache, pool_services, arguments, raw_features, additional_config,
+    additional_bounds, schedulers, environment, pod_template,
     network, claims, limits, effect, build,
 )  # fmt: skip
 

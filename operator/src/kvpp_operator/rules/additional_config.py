@@ -3,49 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args, get_origin
+from typing import Any
 
+from kvpp_operator.engine_flags import AdditionalProblem, check_additional
 from kvpp_operator.resolve import Resolved
-from kvpp_operator.rules import paths, shape
-from kvpp_operator.rules.additional_keys import DERIVED, KEYS, Key, known
+from kvpp_operator.rules import paths
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
-from kvpp_operator.rules.values import fits, is_false, is_true, wins
+from kvpp_operator.rules.environment import places
+from kvpp_operator.rules.values import is_false, is_true, wins
 from kvpp_operator.world import World
 
 SCHEMA = "launch facts 1.1: AscendConfig forbids extra keys; its fields in ascend_config.py of the release"
 GROUP_SIZE = ("kvpp_size", "kvpp_config")
 """Keys of forks and of the engine's inside; the KVPP group follows TP x PCP."""
 
+JUDGED_ELSEWHERE = (*GROUP_SIZE, "enable_kvpp")
+
 
 def written(resolved: Resolved) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Every `additionalConfig` of the spec once, with its path."""
-    seen: dict[str, Mapping[str, Any]] = {}
-    for role in resolved.roles:
-        seen |= {place.path: place.additional_config for place in role.written}
-    for path, config in seen.items():
-        yield f"{path}.additionalConfig", config
+    for place in places(resolved):
+        yield f"{place.path}.additionalConfig", place.additional_config
 
 
-def unknown(resolved: Resolved) -> Iterator[tuple[str, str, Any, str | None]]:
-    """(path of the map, key, value, closest known key) of each key that the release does not have."""
+def mistakes(resolved: Resolved, kind: str) -> Iterator[tuple[str, AdditionalProblem]]:
+    """(path, problem) of everything of a kind that the release's configuration classes refuse or ignore."""
     for path, config in written(resolved):
-        yield from unknown_in(path, config, known(resolved.release), resolved)
+        for one in check_additional(config, resolved.flags) if config else ():
+            if one.problem.kind == kind and one.path[0] not in JUDGED_ELSEWHERE:
+                yield paths.below(path, *(int(part) if part.isdigit() else part for part in one.path)), one
 
 
-def unknown_in(path: str, config: Mapping[str, Any], keys: Mapping[str, Key], resolved: Resolved) -> Iterator[Any]:
-    for name, value in config.items():
-        if name not in keys:
-            if not (path.endswith("additionalConfig") and name in GROUP_SIZE):
-                yield path, name, value, shape.closest(name, [key for key in keys if key not in DERIVED])
-        elif (inner := keys[name].inner) is not None and isinstance(value, dict):
-            yield from unknown_in(paths.below(path, name), value, known(resolved.release, inner), resolved)
+def meant(one: AdditionalProblem) -> str:
+    """The known key that is closest to an unknown one, empty when none is."""
+    return one.problem.closest[0] if one.problem.closest else ""
 
 
-def renamed(path: str, name: str, value: Any, meant: str | None, config: Mapping[str, Any]) -> tuple[Edit, ...]:
-    place = paths.below(path, name)
-    if meant is None or meant in config or meant == "enable_kvpp":
-        return (Remove(place),)
-    return (Set(paths.below(path, meant), value), Remove(place))
+def renamed(path: str, one: AdditionalProblem, resolved: Resolved) -> tuple[Edit, ...]:
+    """The unknown key under the name that was meant, unless that is there already or not the user's to set."""
+    name = meant(one)
+    root = path.partition(".additionalConfig")[0] + ".additionalConfig"
+    beside: Any = dict(written(resolved))[root]
+    for part in one.path[:-1]:
+        beside = beside[part]
+    if not name or name in beside or name in (*JUDGED_ELSEWHERE, *C8_FIELDS):
+        return (Remove(path),)
+    return (Set(paths.below(root, *one.path[:-1], name), one.value), Remove(path))
 
 
 @rule(
@@ -58,12 +61,10 @@ def renamed(path: str, name: str, value: Any, meant: str | None, config: Mapping
 )
 def unknown_key(resolved: Resolved, _: World) -> Iterator[Fact]:
     """An additional-config key that the release does not have."""
-    configs = dict(written(resolved))
-    for path, name, value, meant in unknown(resolved):
-        if resolved.release.name != "latest" or meant is not None:
-            suggestion = f"; the closest is {meant}" if meant else ""
-            fix = renamed(path, name, value, meant, configs.get(path, {}))
-            yield Fact(paths.below(path, name), value, fix, {"key": name, "suggestion": suggestion})
+    for path, one in mistakes(resolved, "unknown-key"):
+        if resolved.release.name != "latest" or meant(one):
+            suggestion = f"; the closest is {meant(one)}" if meant(one) else ""
+            yield Fact(path, one.value, renamed(path, one, resolved), {"key": one.path[-1], "suggestion": suggestion})
 
 
 @rule(
@@ -72,24 +73,21 @@ def unknown_key(resolved: Resolved, _: World) -> Iterator[Fact]:
     evidence="guide",
     since="latest",
     source=SCHEMA,
-    message="No release up to 0.30.0rc2 knows the additional-config key {key}; where it is unknown, it stops the "
-    "engine.",
+    message="No release up to 0.30.0rc2 knows the additional-config key {key}; where it is unknown, it stops the engine.",
     fix="",
 )
 def key_unknown_so_far(resolved: Resolved, _: World) -> Iterator[Fact]:
     """An additional-config key that only the newest branch may have."""
-    for path, name, value, meant in unknown(resolved):
-        if meant is None:
-            place = paths.below(path, name)
-            yield Fact(place, value, (Remove(place),), {"key": name})
+    for path, one in mistakes(resolved, "unknown-key"):
+        if not meant(one):
+            yield Fact(path, one.value, (Remove(path),), {"key": one.path[-1]})
 
 
 @rule(
     "ADD003",
     severity="error",
     evidence="check",
-    source="seed guide, Configuration Parameters: the group size follows TP x PCP; launch facts 1.1: kvpp_size was a "
-    "fork's",
+    source="seed guide, Configuration Parameters: the group size follows TP x PCP; launch facts 1.1: kvpp_size was a fork's",
     message="{key} is no setting: the size of the KVPP group follows TP x PCP.",
     fix="or change parallelism.tensor or prefillContext",
 )
@@ -101,61 +99,18 @@ def size_of_the_group(resolved: Resolved, _: World) -> Iterator[Fact]:
                 yield Fact(f"{path}.{name}", config[name], (Remove(f"{path}.{name}"),), {"key": name})
 
 
-def expected(kind: Any) -> str:
-    """A type in words: `Literal["a", "b"]` → "one of a, b"."""
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(map(str, get_args(kind)))}"
-    words = {
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        list: "a list",
-        dict: "a map",
-    }
-    for part in (kind, get_origin(kind), *get_args(kind)):
-        if part in words and isinstance(part, type):
-            bounds = [
-                f"{name} {getattr(limit, attribute)}"
-                for limit in limits(kind)
-                for name, attribute in BOUNDS
-                if hasattr(limit, attribute)
-            ]
-            return " ".join([words[part], *bounds])
-    return "another kind of value"
-
-
-BOUNDS = (("from", "ge"), ("above", "gt"), ("up to", "le"), ("below", "lt"))
-
-
-def limits(kind: Any) -> list[Any]:
-    return [limit for field in get_args(kind)[1:] for limit in getattr(field, "metadata", [])]
-
-
 @rule(
     "ADD004",
     severity="error",
     evidence="check",
     source=f"{SCHEMA}; values pass pydantic's lax types there",
-    message="The additional-config key {key} must be {expected}; the engine stops at {value}.",
+    message="The additional-config key {key} takes {expected}; the engine stops at {value}.",
     fix="",
 )
 def wrong_kind_of_value(resolved: Resolved, _: World) -> Iterator[Fact]:
     """An additional-config value of the wrong type."""
-    for path, config in written(resolved):
-        yield from wrong_values(path, config, known(resolved.release), resolved)
-
-
-def wrong_values(path: str, config: Mapping[str, Any], keys: Mapping[str, Key], resolved: Resolved) -> Iterator[Fact]:
-    for name, value in config.items():
-        key = keys.get(name)
-        if key is None or name == "enable_kvpp":
-            continue
-        place = paths.below(path, name)
-        if not fits(value, key.kind):
-            yield Fact(place, value, (Remove(place),), {"key": name, "expected": expected(key.kind)})
-        elif key.inner is not None:
-            yield from wrong_values(place, value, known(resolved.release, key.inner), resolved)
+    for path, one in mistakes(resolved, "wrong-type"):
+        yield Fact(path, one.value, (Remove(path),), {"key": ".".join(one.path), "expected": one.problem.expected})
 
 
 @rule(
@@ -219,14 +174,11 @@ def cache_layout_by_key(resolved: Resolved, _: World) -> Iterator[Fact]:
     "ADD008",
     severity="warning",
     evidence="guide",
-    source="vLLM Ascend 0.28 to 0.30, init_ascend_config: keys that the engine computes are dropped from the user's "
-    "config",
+    source="vLLM Ascend 0.28 to 0.30, init_ascend_config: keys that the engine computes are dropped from the user's config",
     message="{key} has no effect: the engine computes it and drops what the user says.",
     fix="",
 )
 def computed_by_the_engine(resolved: Resolved, _: World) -> Iterator[Fact]:
     """Additional-config keys that the engine overwrites."""
-    for path, config in written(resolved):
-        for name in DERIVED:
-            if name in config and KEYS[name].holds_for(resolved.release):
-                yield Fact(f"{path}.{name}", config[name], (Remove(f"{path}.{name}"),), {"key": name})
+    for path, one in mistakes(resolved, "unexpected-value"):
+        yield Fact(path, one.value, (Remove(path),), {"key": one.path[-1]})

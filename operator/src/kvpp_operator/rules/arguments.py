@@ -129,22 +129,6 @@ def flags_that_need_one_another(resolved: Resolved, _: World) -> Iterator[Fact]:
 
 
 @rule(
-    "ARG009",
-    severity="warning",
-    evidence="guide",
-    source="the help text of the release's own parser calls the flag deprecated",
-    message="{flag} is deprecated in vLLM Ascend {release}; a later release may not have it.",
-    fix="",
-)
-def deprecated_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """A deprecated flag."""
-    for argument in everywhere(resolved):
-        known = resolved.flags.flags.get(argument.flag)
-        if known is not None and known.deprecated:
-            yield Fact(argument.path, argument.value, argument.removal, {"flag": argument.flag})
-
-
-@rule(
     "ARG004",
     severity="error",
     evidence="guide",
@@ -183,8 +167,7 @@ def flag_of_the_operator(resolved: Resolved, _: World) -> Iterator[Fact]:
 
 LAYOUT = (
     "--hf-overrides", "--dtype", "--block-size", "--attention-config", "--attention-backend", "--model-impl", "--config-format",
-    "--hf-config-path", "--code-revision", "--calculate-kv-scales", "--kv-cache-dtype-skip-layers", "--quantization-config",
-    "--mamba-cache-dtype", "--override-attention-dtype", "--enable-mamba-cache-stochastic-rounding",
+    "--hf-config-path", "--code-revision", "--kv-cache-dtype-skip-layers", "--quantization-config", "--model-class-overrides",
 )  # fmt: skip
 """Flags that change model, dtype or cache layout."""
 

@@ -231,3 +231,22 @@ def pipeline_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
         if role.pipeline > 1:
             path = f"{role.path}.parallelism.pipeline"
             yield Fact(path, role.pipeline, (Set("spec.kvpp.enabled", value=False),))
+
+
+@rule(
+    "PAR012",
+    severity="error",
+    evidence="check",
+    source="vLLM 0.30 ModelConfig.verify_with_parallel_config: attention heads must divide by TP",
+    message="TP splits the {heads} attention heads of {model} evenly; they don't divide by {value}.",
+    fix="",
+)
+def heads_do_not_divide(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """TP that does not divide the attention heads."""
+    model = resolved.model
+    for role in resolved.roles:
+        if model is not None and model.attention_heads is not None and model.attention_heads % role.tensor:
+            path = f"{role.path}.parallelism.tensor"
+            smaller = next(size for size in range(role.tensor, 0, -1) if model.attention_heads % size == 0)
+            fix = (Set(path, max(smaller, 2 if role.kvpp else 1)),)
+            yield Fact(path, role.tensor, fix, {"heads": model.attention_heads, "model": model.name})
