@@ -7,11 +7,11 @@ import json
 import pytest
 
 from kvpp_operator.router.canary import Verdict
-from kvpp_operator.router.conductor import Trial
 from kvpp_operator.router.handover import judge
 from kvpp_operator.router.members import Member
 from kvpp_operator.router.standing import Reason, Report, Standing, standing
 from kvpp_operator.router.steps import Held
+from kvpp_operator.router.trial import Trial
 
 P, D = Member("prefill", "10.0.0.1:8000"), Member("decode", "10.0.1.1:8000")
 BOTH = frozenset({P, D})

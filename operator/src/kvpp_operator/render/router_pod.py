@@ -1,4 +1,4 @@
-"""The pod of a router: agent and proxy, as little privilege as Pod Security "restricted" asks for, spread over nodes."""
+"""The pod of a router: agent and proxy, with the privilege of Pod Security "restricted", spread over nodes."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvpp_operator import names
@@ -18,6 +17,7 @@ from kvpp_operator.router.canary import Verdict
 from kvpp_operator.router.proxy import ProxyError
 from kvpp_operator.router.standing import PROXY_DOWN, STARTING, STOPPING, SWITCHING, Report, Standing, standing
 from kvpp_operator.router.steps import EMPTY, Held, is_in_step, steps
+from kvpp_operator.router.trial import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,25 +39,6 @@ JOINING_TICK_SECONDS = 0.25
 """While the proxy is not in step yet."""
 
 PROXY_SILENCE_SECONDS = 60.0
-TRIAL_BACKOFF_SECONDS = (2.0, 60.0)
-
-
-@dataclass
-class Trial:
-    """The canary of one revision: its last verdict, and when to try again."""
-
-    verdict: Verdict | None = None
-    failures: int = 0
-    again_at: float = 0.0
-
-    def record(self, verdict: Verdict, now: float) -> None:
-        shortest, longest = TRIAL_BACKOFF_SECONDS
-        self.verdict = verdict
-        self.failures = 0 if verdict.passed else self.failures + 1
-        self.again_at = now + min(shortest * 2 ** (self.failures - 1), longest) if self.failures else now
-
-    def is_due(self, now: float) -> bool:
-        return self.verdict is None or (not self.verdict.passed and now >= self.again_at)
 
 
 class Conductor:
