@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import specs
 import yaml
+from operator_process import Cluster, Operator
 
 from kvpp_devcluster.processes import ProgramError
 
@@ -139,6 +140,24 @@ def test_rights_in_listed_namespaces_only(local_cluster: LocalCluster, restricte
             }
     finally:
         local_cluster.kubectl("delete", "namespace", "team-a", "--wait=false")
+
+
+def test_operator_works_with_rights_in_listed_namespaces_only(
+    local_cluster: LocalCluster, namespace: str, tmp_path: Path
+) -> None:
+    """The process with the chart's token; anything that it may not do would show as a watch that is refused."""
+    with installed(local_cluster, namespace, "--set", f"config.watchNamespaces={{{namespace}}}"):
+        kubeconfig = local_cluster.control_plane.kubeconfig_for_service_account(namespace, "kvpp-kvpp-operator")
+        operator = Operator(kubeconfig, tmp_path / "operator.log", namespaces=(namespace,))
+        operator.start()
+        try:
+            user = Cluster(local_cluster, namespace)
+            user.apply(specs.deployment(specs.UNIFIED))
+            user.wait("demo", "Ready", seconds=SECONDS)
+            user.kubectl("delete", "kvpp", "demo", "--wait")
+        finally:
+            assert operator.stop() == 0
+        assert [line for line in operator.logged() if "orbidden" in str(line)] == []
 
 
 def test_what_the_role_hands_on_it_may_hand_on(
