@@ -37,7 +37,8 @@ def first(**changes: Any) -> tuple[dict[str, Any], Decision, World]:
 def test_a_first_spec_makes_everything_of_revision_one() -> None:
     _, decision, _ = first()
     assert [manifest["kind"] for manifest in decision.wished or ()] == [
-        "ServiceAccount", "ControllerRevision", "Service", "Service", "Deployment", "Deployment",
+        "ServiceAccount", "ControllerRevision", "PodDisruptionBudget", "PodDisruptionBudget", "Service", "Service",
+        "Deployment", "Deployment",
     ]  # fmt: skip
     [revision] = [manifest for manifest in decision.wished or () if manifest["kind"] == "ControllerRevision"]
     assert revision["revision"] == 1

@@ -58,6 +58,8 @@ class Chip:
     even_devices: bool
     """A part of a node is one NPU or an even number of them."""
     small_files: tuple[HostMount, ...]
+    ring_controller: str
+    """Value of the label `ring-controller.atlas` for MindCluster's scheduling (Kubernetes page, section 0)."""
     env: dict[str, str] = field(default_factory=dict)
     source: str = ""
 
@@ -72,13 +74,13 @@ KUBERNETES_PAGE = "reference: vLLM Ascend on real Kubernetes, section 0 and 2"
 
 CHIPS = (
     Chip("A2", "Atlas A2 (910B)", "huawei.com/Ascend910", 8, "", "RoCE", "int8", even_devices=False, small_files=A_FILES,
-         env=COMMON_ENV, source=KUBERNETES_PAGE),
+         ring_controller="ascend-910b", env=COMMON_ENV, source=KUBERNETES_PAGE),
     Chip("A3", "Atlas A3 (910C)", "huawei.com/Ascend910", 16, "-a3", "HCCS", "int8", even_devices=True, small_files=A_FILES,
-         env=COMMON_ENV, source=KUBERNETES_PAGE),
+         ring_controller="ascend-910b", env=COMMON_ENV, source=KUBERNETES_PAGE),
     Chip("950DT", "Ascend 950DT", "huawei.com/npu", 8, "-a5", "UB", "fp8", even_devices=False,
-         small_files=(*A_FILES, *UB_FILES), env=COMMON_ENV, source=KUBERNETES_PAGE),
+         small_files=(*A_FILES, *UB_FILES), ring_controller="ascend-npu", env=COMMON_ENV, source=KUBERNETES_PAGE),
     Chip("950PR", "Ascend 950PR", "huawei.com/npu", 8, "-a5", "UB", "fp8", even_devices=False,
-         small_files=(*A_FILES, *UB_FILES), env=COMMON_ENV, source=f"{KUBERNETES_PAGE}; image suffix as 950DT"),
+         small_files=(*A_FILES, *UB_FILES), ring_controller="ascend-npu", env=COMMON_ENV, source=f"{KUBERNETES_PAGE}; image suffix as 950DT"),
 )  # fmt: skip
 BY_NAME = {chip.name: chip for chip in CHIPS}
 

@@ -12,6 +12,7 @@ from typing import Any
 from kvpp_operator.api.v1alpha1 import dump
 from kvpp_operator.catalogue.chips import TRANSFER_ENV
 from kvpp_operator.plan.model import Plan, RolePlan
+from kvpp_operator.render.gang import visible_devices
 from kvpp_operator.render.pool.engine import pool_environment
 from kvpp_operator.render.tokens import PortRef
 
@@ -44,6 +45,8 @@ def ours(plan: Plan, role: RolePlan) -> Iterator[dict[str, Any]]:
             yield {"name": name, "value": value}
     for name, value in pool_environment(plan, role).items():
         yield {"name": name, "value": value}
+    if (devices := visible_devices(plan, role)) is not None:
+        yield devices
     yield from weights_env(role)
     yield from api_key(plan)
 
@@ -92,12 +95,10 @@ def transfer(role: RolePlan) -> dict[str, str]:
 
 
 def weights_env(role: RolePlan) -> Iterator[dict[str, Any]]:
-    seen: set[str] = set()
-    for weights in (role.weights, role.draft):
-        for variable in weights.env if weights else ():
-            if variable["name"] not in seen:
-                seen.add(variable["name"])
-                yield variable
+    """Tokens and caches of model hubs; without a hub, no attempt to reach one: clusters are often cut off from the net."""
+    models = [weights for weights in (role.weights, role.draft) if weights is not None]
+    found = {variable["name"]: variable for weights in models for variable in weights.env}
+    yield from found.values() if found else [{"name": "HF_HUB_OFFLINE", "value": "1"}]
 
 
 def api_key(plan: Plan) -> Iterator[dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
 from kvpp_operator.render.account import engine_account
+from kvpp_operator.render.budget import disruption_budget
+from kvpp_operator.render.gang import of_engine, pod_group
 from kvpp_operator.render.pool import pool_objects
 from kvpp_operator.render.pool.engine import engine_config, joins
 from kvpp_operator.render.service import role_service
@@ -22,9 +24,11 @@ def revision_of(plan: Plan) -> Revision:
 
 
 def template(plan: Plan, role: RolePlan) -> Template:
-    """Sealed, with the ConfigMap that its pods mount: what is kept of them is kept whole."""
+    """Sealed, with the ConfigMap that its pods mount and the group that they join: what is kept of them is kept whole."""
     config = engine_config(plan) if joins(plan, role) else None
-    return {**seal(workload(plan, role)), **({"config": config} if config else {})}
+    sealed = seal(workload(plan, role))
+    group = pod_group(plan, role, sealed)
+    return {**sealed, **({"config": config} if config else {}), **({"gang": group} if group else {})}
 
 
 def objects(plan: Plan, revision: Revision) -> list[Manifest]:
@@ -34,16 +38,21 @@ def objects(plan: Plan, revision: Revision) -> list[Manifest]:
         engine_account(name, namespace),
         to_manifest(revision, name, namespace),
         *(role_service(name, namespace, role.name) for role in plan.roles),
+        *(disruption_budget(name, namespace, role.name) for role in plan.roles),
         *pool_objects(plan),
         *(kept["config"] for kept in revision.templates.values() if "config" in kept),
         *engines(name, namespace, revision, plan.engines),
     ]
 
 
-def engines(name: str, namespace: str, revision: Revision, planned: Iterable[EnginePlan]) -> list[Manifest]:
-    return [
-        fill(
-            revision.templates[engine.role],
+def engines(name: str, namespace: str, revision: Revision, planned: Iterable[EnginePlan]) -> Iterator[Manifest]:
+    """Each engine's workload, and its PodGroup where the revision has gangs."""
+    for engine in planned:
+        if engine.role not in revision.templates:
+            continue
+        sealed = revision.templates[engine.role]
+        made = fill(
+            sealed,
             deployment=name,
             namespace=namespace,
             role=engine.role,
@@ -51,6 +60,6 @@ def engines(name: str, namespace: str, revision: Revision, planned: Iterable[Eng
             revision=revision.hash,
             ports=engine.ports.numbers,
         )
-        for engine in planned
-        if engine.role in revision.templates
-    ]
+        if "gang" in sealed:
+            yield of_engine(sealed["gang"], made)
+        yield made

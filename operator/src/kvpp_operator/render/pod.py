@@ -7,7 +7,7 @@ from typing import Any
 from kvpp_operator import names
 from kvpp_operator.catalogue.chips import DRIVER, DRIVER_TREE, HostMount
 from kvpp_operator.plan.model import Plan, RolePlan, Volume
-from kvpp_operator.render import lifecycle
+from kvpp_operator.render import gang, lifecycle
 from kvpp_operator.render.argv import argv
 from kvpp_operator.render.environment import environment
 from kvpp_operator.render.merge import merge_pod
@@ -49,7 +49,7 @@ def placement(plan: Plan, role: RolePlan) -> dict[str, Any]:
     configuration, spec = plan.resolved.configuration, plan.resolved.spec
     settings: dict[str, Any] = {
         "runtimeClassName": configuration.runtime_class_name,
-        "schedulerName": configuration.scheduler_name,
+        "schedulerName": gang.SCHEDULER if spec.gang is not None else configuration.scheduler_name,
         "imagePullSecrets": [{"name": secret.name} for secret in spec.image_pull_secrets],
         "affinity": apart(plan, role),
         **({"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if spec.networking.host_network else {}),

@@ -12,6 +12,7 @@ from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.manifest import Manifest
+from kvpp_operator.render import gang
 from kvpp_operator.render.tokens import Json, PodRef, PortRef, compact, escape
 
 Path = list[str | int]
@@ -75,7 +76,7 @@ def fill(
     manifest["metadata"] |= {
         "name": names.engine(deployment, role, index, revision),
         "namespace": namespace,
-        "labels": labels,
+        "labels": {**manifest["metadata"].get("labels", {}), **labels},
     }
     spec = manifest["spec"]
     if manifest["kind"] == "Deployment":
@@ -86,6 +87,8 @@ def fill(
         pods = [group["leaderTemplate"], group["workerTemplate"]]
     for pod in pods:
         pod.setdefault("metadata", {}).setdefault("labels", {}).update(labels)
+        if "gang" in template:
+            pod["metadata"].setdefault("annotations", {}).update(gang.annotation(manifest["metadata"]["name"]))
     return manifest
 
 

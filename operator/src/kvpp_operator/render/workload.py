@@ -14,9 +14,25 @@ PROGRESS_BEYOND_STARTUP = 600
 """Scheduling and pulling an image come on top of the engine's own start."""
 
 
+QUEUES = "kueue.x-k8s.io/"
+"""Kueue admits Deployments and LeaderWorkerSets by a label of their own and marks the pods itself."""
+
+
 def workload(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """Without name, index and revision: those come in when the template is filled (render.template)."""
-    return deployment(plan, role) if role.resolved.nodes == 1 else leader_worker_set(plan, role)
+    made = deployment(plan, role) if role.resolved.nodes == 1 else leader_worker_set(plan, role)
+    return lifted(made)
+
+
+def lifted(made: dict[str, Any]) -> dict[str, Any]:
+    """Labels for Kueue go from the pods, where `podTemplate` puts them, to the workload."""
+    spec = made["spec"]
+    group = spec.get("leaderWorkerTemplate", {})
+    found: dict[str, str] = {}
+    for template in (spec.get("template"), group.get("leaderTemplate"), group.get("workerTemplate")):
+        labels = template["metadata"]["labels"] if template else {}
+        found |= {key: labels.pop(key) for key in list(labels) if key.startswith(QUEUES)}
+    return {**made, "metadata": {"labels": found}} if found else made
 
 
 def deployment(plan: Plan, role: RolePlan) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvpp_operator.resolve import Resolved
-from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
-from kvpp_operator.rules.nodes import on_one_node
+from kvpp_operator.rules.base import Edit, Fact, Remove, rule
 from kvpp_operator.world import World
 
 SOURCE = "this build of the operator: see the changelog for what it supports"
@@ -29,11 +28,6 @@ def engines_differ(resolved: Resolved) -> Iterator[Missing]:
     spec = resolved.spec
     if spec.pooling is not None:
         yield Missing("spec.pooling", spec.pooling.backend, "KV pooling", (Remove("spec.pooling"),))
-    for role in resolved.roles:
-        if role.nodes > 1:
-            yield Missing(
-                f"{role.path}.parallelism", role.nodes, f"engines on several nodes ({role.nodes})", on_one_node(role)
-            )
 
 
 def engines_run_right(resolved: Resolved) -> Iterator[Missing]:
@@ -41,8 +35,6 @@ def engines_run_right(resolved: Resolved) -> Iterator[Missing]:
     spec = resolved.spec
     if spec.router is not None and spec.router.type != "None" and resolved.is_disaggregated:
         yield Missing("spec.router", spec.router.type, "the router", (Remove("spec.router"),))
-    if spec.gang is not None:
-        yield Missing("spec.gang", spec.gang.scheduler, "gang scheduling", (Remove("spec.gang"),))
     if spec.rollout.model_fields_set - {"strategy"} or spec.rollout.strategy not in ("Auto", "Recreate"):
         yield Missing("spec.rollout", spec.rollout.strategy, "another rollout than Recreate", (Remove("spec.rollout"),))
 
