@@ -14,7 +14,9 @@ from kvpp_operator.catalogue.models import PROFILES
 from kvpp_operator.crd.definition import root_schema
 from kvpp_operator.docs.api import SHARED, api_page
 from kvpp_operator.docs.catalogue import chips_page, models_page
+from kvpp_operator.docs.codes import engine_codes
 from kvpp_operator.docs.runbook import anchor, runbook, title
+from kvpp_operator.report.codes import CODES
 from kvpp_operator.report.reasons import REASONS
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +28,7 @@ WRITTEN = sorted(
         *(ROOT / "devcluster").glob("*.md"),
     ]
 )
-PAGES = {"api": api_page, "models": models_page, "chips": chips_page, "runbook": runbook}
+PAGES = {"api": api_page, "models": models_page, "chips": chips_page, "runbook": runbook, "engine-codes": engine_codes}
 
 
 def leaves(schema: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -74,6 +76,17 @@ def test_every_reason_is_explained_once() -> None:
     headings = re.findall(r"^### (.+)$", runbook(), re.MULTILINE)
     assert sorted(headings) == sorted(title(reason) for reason in REASONS)
     assert len({anchor(reason) for reason in REASONS}) == len(REASONS)
+
+
+def test_every_known_failure_has_the_heading_that_status_names() -> None:
+    headings = re.findall(r"^### (.+)$", engine_codes(), re.MULTILINE)
+    assert sorted(headings) == sorted(code.name for code in CODES)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_current(page: str) -> None:
+    """Stale: run `make generate`."""
+    assert (ROOT / "docs" / f"{page}.md").read_text("utf-8") == PAGES[page]()
 
 
 def test_every_model_and_chip_is_listed() -> None:

@@ -18,6 +18,9 @@ kubectl get kvpp NAME -o jsonpath='{range .status.findings[*]}{.rule} {.path}: {
 kubectl get kvpp NAME -o jsonpath='{range .status.engines[*]}{.role} {.index} ready={.ready} {.reason}{"\\n"}{end}'
 ```
 
+What an engine waits for or died of stands in its `reason`, in the words of the scheduler, the kubelet or the engine; the end of
+the line may name an entry of [known failures](engine-codes.md).
+
 Wait for a deployment in a script with `kubectl wait --for=condition=Ready kvpp/NAME --timeout=60m`.
 """
 
