@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvpp_operator.catalogue.chips import CHIPS, TRANSFER_ENV, Chip
+from kvpp_operator.catalogue.chips import CHIPS, HUGE_PAGES, TRANSFER_ENV, Chip
 from kvpp_operator.catalogue.models import PROFILES, ModelFacts
 from kvpp_operator.docs.table import code, table
 
@@ -94,7 +94,8 @@ def chip_section(chip: Chip) -> Iterable[str]:
     yield from table("name | value", assignments(chip.env))
     yield "\nBy interconnect, for KV transfer and pools:\n"
     fabrics = ((fabric, env) for (name, fabric), env in TRANSFER_ENV.items() if name == chip.name)
-    yield from table("interconnect | environment", ((fabric, in_one_cell(env)) for fabric, env in fabrics))
+    rows = ((name, in_one_cell(env), "yes" if (chip.name, name) in HUGE_PAGES else "no") for name, env in fabrics)
+    yield from table("interconnect | environment | huge pages with a pool", rows)
     yield "\nFiles of the host, mounted read-only at the same path:\n"
     mounts = ((mount, "with KV transfer" if mount.transfer else "always") for mount in chip.small_files)
     yield from table("path | type | when", ((code(mount.path), mount.type, when) for mount, when in mounts))
