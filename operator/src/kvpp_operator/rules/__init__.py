@@ -36,6 +36,7 @@ from kvpp_operator.rules import (
     raw_features,
     roles,
     schedulers,
+    sizes,
     speculative,
     transfer,
     version,
@@ -46,7 +47,7 @@ from kvpp_operator.rules.schema_rules import SCHEMA
 from kvpp_operator.world import World
 
 AREAS = (
-    version, roles, model, graph, parallelism, nodes, gain, context, cache, speculative, drafts, transfer,
+    version, roles, model, graph, parallelism, nodes, gain, sizes, context, cache, speculative, drafts, transfer,
     pool_support, pool_config, pool_memcache, pool_services, arguments, raw_features, additional_config,
     additional_bounds, schedulers, environment, pod_template,
     network, claims, limits, effect, build,

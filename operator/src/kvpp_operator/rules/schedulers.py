@@ -107,7 +107,7 @@ def profiling_chunk_with_async(resolved: Resolved, _: World) -> Iterator[Fact]:
     """Profiled chunk sizes with asynchronous scheduling on the old runner."""
     for role in resolved.roles:
         place = part_is_on(role, "profiling_chunk_config")
-        if place is not None and role.scheduler.async_scheduling and not role.runs_model_runner_v2:
+        if place is not None and role.scheduler.async_scheduling is not False and not role.runs_model_runner_v2:
             yield Fact(place.path, place.value, (Set(f"{role.path}.scheduler.asyncScheduling", value=False),))
 
 
