@@ -255,3 +255,25 @@ async def test_a_watcher_that_is_stopped_ends_without_complaint(access: Access, 
     await watch.stop()
     await watch.wait()
     assert seen == [(None, stage.user)]
+
+
+async def test_one_odd_object_does_not_hold_up_the_others(
+    access: Access, stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a", "b", "c"):
+        await stage.apply(name)
+    seen: list[str] = []
+    complete = asyncio.Event()
+
+    def take_in(_: str | None, thing: Manifest) -> None:
+        seen.append(thing["metadata"]["name"])
+        if len(seen) == 3:
+            complete.set()
+        raise KeyError("on purpose")
+
+    watch = Watch(access, Streams([DEPLOYMENTS], (stage.namespace,)), take_in)
+    watch.start()
+    await asyncio.wait_for(complete.wait(), 20.0)
+    await watch.stop()
+    assert sorted(seen) == ["a", "b", "c"]
+    assert [record.message for record in caplog.records] == ["event not taken in"] * 3

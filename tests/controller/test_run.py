@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvpp_operator.cluster.client import Patch
-from kvpp_operator.manifest import KIND_OF
+from kvpp_operator.manifest import KIND_OF, Manifest, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from tests.controller.conftest import Stage
@@ -162,8 +162,32 @@ async def test_sigterm_while_it_waits_for_a_dead_server(stage: Stage, tmp_path: 
         assert await operator.stop() == 0
 
 
+@pytest.fixture
+async def grant(stage: Stage) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Give the service account `operator` of the stage all rights; the cluster forgets it afterwards."""
+    group = "rbac.authorization.k8s.io"
+    meta = {"name": f"operator-{stage.namespace}"}
+    rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": meta, "rules": [rule]}
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": meta["name"]},
+        "subjects": [{"kind": "ServiceAccount", "name": "operator", "namespace": stage.namespace}],
+    }
+    granted: list[Manifest] = []
+
+    async def give() -> None:
+        granted.extend([await stage.cluster.apply(role), await stage.cluster.apply(binding)])
+
+    yield give
+    for manifest in granted:
+        await stage.cluster.delete(key_of(manifest), uid=manifest["metadata"]["uid"])
+
+
 async def test_without_rights_it_says_why_and_heals_when_given_them(
-    stage: Stage, local_cluster: Any, eventually: Eventually
+    stage: Stage, local_cluster: Any, grant: Callable[[], Awaitable[None]], eventually: Eventually
 ) -> None:
     meta = {"name": "operator", "namespace": stage.namespace}
     await stage.cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
@@ -174,18 +198,7 @@ async def test_without_rights_it_says_why_and_heals_when_given_them(
             return any("refused by the API server (403" in problem for problem in await operator.probes.problems())
 
         await eventually(says_so)
-        group = "rbac.authorization.k8s.io"
-        rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
-        await stage.cluster.apply({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": meta, "rules": [rule]})
-        await stage.cluster.apply(
-            {
-                "apiVersion": f"{group}/v1",
-                "kind": "RoleBinding",
-                "metadata": meta,
-                "roleRef": {"apiGroup": group, "kind": "Role", "name": "operator"},
-                "subjects": [{"kind": "ServiceAccount", **meta}],
-            }
-        )
+        await grant()
         await operator.ready()
         await stage.apply()
         await stage.observed()

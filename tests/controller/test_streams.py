@@ -8,7 +8,7 @@ import pytest
 from yarl import URL
 
 from kvpp_operator.controller.streams import RENEWAL_SECONDS, STALE_SECONDS, Stream, Streams, labels_of
-from kvpp_operator.manifest import DEPLOYMENTS, KIND_OF, PODS
+from kvpp_operator.manifest import DEPLOYMENTS, KIND_OF, LEDGERS, PODS
 
 CONFIG_MAPS = KIND_OF["v1", "ConfigMap"]
 PATH = "/api/v1/namespaces/team-a/configmaps"
@@ -102,6 +102,7 @@ def test_one_stream_for_each_kind_and_namespace() -> None:
     streams = Streams([DEPLOYMENTS, PODS], ("a", "b"))
     assert sorted(map(str, streams)) == ["kvppdeployments in a", "kvppdeployments in b", "pods in a", "pods in b"]
     assert sorted(map(str, Streams([DEPLOYMENTS, PODS]))) == ["kvppdeployments", "pods"]
+    assert list(map(str, Streams([LEDGERS], ("a", "b")))) == ["kvppportledgers"]
 
 
 def test_the_server_filters() -> None:

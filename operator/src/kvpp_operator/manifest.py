@@ -118,6 +118,8 @@ OTHER_KINDS: tuple[Kind, ...] = (
     Kind("v1", "ResourceQuota", "resourcequotas"),
     Kind("events.k8s.io/v1", "Event", "events"),
     Kind("coordination.k8s.io/v1", "Lease", "leases"),
+    Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
+    Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
     Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
     Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
     LEDGERS,

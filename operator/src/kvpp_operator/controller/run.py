@@ -50,7 +50,7 @@ class RunSettings:
     concurrency: int = 12
     reconcile_seconds: float = 120.0  # then a look is given up, and tried again
     resync_seconds: float = 600.0
-    grace_seconds: float = 4.0  # for the looks in flight at the end
+    grace_seconds: float = 3.5  # for the looks in flight at the end
     listening: Callable[[str, int], None] = field(default=lambda *_: None)  # told the address of the probes
 
 
@@ -104,25 +104,25 @@ async def _until(stop: asyncio.Event, feed: Feed, queue: WorkQueue[DeploymentKey
         await feed.synchronised.wait()
         await queue.run()
 
+    stopping = asyncio.create_task(stop.wait(), name="stop")
     working = asyncio.create_task(work(), name="work queue")
-    tasks = {
-        asyncio.create_task(stop.wait(), name="stop"),
-        asyncio.create_task(feed.run(), name="watches"),
-        asyncio.create_task(_resync(feed, settings.resync_seconds), name="resync"),
-        working,
-    }
+    watching = asyncio.create_task(feed.run(), name="watches")
+    resync = asyncio.create_task(_resync(feed, settings.resync_seconds), name="resync")
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({stopping, working, watching, resync}, return_when=asyncio.FIRST_COMPLETED)
         logger.info("stopping", extra={"running": queue.busy, "waiting": len(queue)})
         queue.stop()
-        if feed.synchronised.is_set():
-            await asyncio.wait({working}, timeout=settings.grace_seconds)
+        resync.cancel()
+        watching.cancel()  # the looks in flight need no more news
+        await asyncio.wait(
+            {working, watching} if feed.synchronised.is_set() else {watching}, timeout=settings.grace_seconds
+        )
         for task in done:
             task.result()  # raises what ended it
     finally:
-        for task in tasks:
+        for task in (stopping, working, watching, resync):
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(stopping, working, watching, resync, return_exceptions=True)
 
 
 async def _resync(feed: Feed, seconds: float) -> None:

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 RENEWAL_SECONDS = 300
 """How long a watch may last: the server ends it, and the watcher opens the next."""
 
+NOT_STARTED = "has not started"
 STALE_SECONDS = 2 * RENEWAL_SECONDS
 
 
@@ -36,7 +37,7 @@ class Stream:
 
     kind: Kind
     namespace: str = ""
-    problem: str = "has not started"  # "" while the server answers
+    problem: str = NOT_STARTED  # "" while the server answers
     renewed_at: float = 0.0
     lists: int = 0
 
@@ -110,7 +111,7 @@ class Streams:
         return response
 
     def _lost(self, stream: Stream, problem: str) -> None:
-        if stream.problem != problem:
+        if stream.problem in ("", NOT_STARTED):  # once per loss, whatever becomes of the attempts
             logger.warning("watch lost", extra={"watch": str(stream), "problem": problem})
         stream.problem = problem
 

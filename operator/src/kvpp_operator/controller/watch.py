@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import socket
 import threading
 from collections import deque
@@ -33,9 +34,9 @@ TakeIn = Callable[[str | None, "Manifest"], None]
 CHUNK = 500
 # The server sends a bookmark a minute; a connection that died silently is noticed by their absence.
 INACTIVITY_SECONDS = 75.0
-STOP_SECONDS = 2.0
+STOP_SECONDS = 1.5
 LOGIN_SECONDS = 2.0
-HANG_UP_SECONDS = 1.0
+HANG_UP_SECONDS = 0.5
 INBOX_TURN = 50
 
 
@@ -101,7 +102,11 @@ class Watch:
         for _ in range(INBOX_TURN):
             if not self._inbox:
                 return
-            self._take_in(*self._inbox.popleft())
+            event, thing = self._inbox.popleft()
+            try:
+                self._take_in(event, thing)
+            except Exception:  # one odd object must not hold up the others
+                logger.exception("event not taken in", extra={"event": event, "object": thing.get("metadata")})
         self._home.call_soon(self._read_inbox)  # others have their turn in between
 
     async def _operate(self) -> None:
@@ -197,8 +202,8 @@ class _Backoffs(Iterable[float]):
     def __iter__(self) -> Iterator[float]:
         seconds = 0.25
         while True:
-            yield seconds
-            seconds = min(seconds * 2, 5.0)
+            yield seconds * random.uniform(0.7, 1.3)  # noqa: S311 - a server that is back is not to be stormed
+            seconds = min(seconds * 2, 2.0)
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
