@@ -49,6 +49,18 @@ check: setup ## Lint, types, layers, generated files
 generate: setup ## Write crds/, the chart's copy and the generated pages of docs/
 	@python -m kvpp_operator.docs
 
+.PHONY: generate-engine-flags
+generate-engine-flags: setup ## Read the flag catalogues from the real parsers (VERSIONS="0.30.0rc2"; default: all)
+	@python -m kvpp_conformance generate --versions $(or $(VERSIONS),all)
+
+.PHONY: conformance
+conformance: setup ## Ask the newest engine's own parser and checks (VERSIONS=all: every release)
+	@python tests/conformance --versions $(or $(VERSIONS),newest)
+
+.PHONY: images
+images: setup ## Build the images with buildah (BASE=DIR|debootstrap where no base image can be pulled)
+	@python images/build.py
+
 .PHONY: golden
 golden: setup ## Rewrite the golden files; read the difference before you commit it
 	@GOLDEN=write pytest -q tests/render

@@ -56,7 +56,8 @@ def convert(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:
 
 def settle_default(schema: Schema) -> None:
     """An object's default is `{}`, and the API server fills in the defaults of its fields; empty collections need none:
-    `extraArgs: []` and `podTemplate: {}` in every live object would be noise that means nothing."""
+    `extraArgs: []` and `podTemplate: {}` in every live object would be noise that means nothing.
+    """
     if isinstance(schema.get("default"), dict):
         fields = schema.get("properties", {}).values()
         if any("default" in field for field in fields):

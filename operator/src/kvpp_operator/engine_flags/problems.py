@@ -1,0 +1,36 @@
+"""What can be wrong with an argument, in words for the person who wrote it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+ProblemKind = Literal[
+    "unknown-flag", "ambiguous-flag", "missing-value", "unexpected-value", "wrong-type", "not-a-choice", "invalid-json",
+    "unknown-key", "positional", "stops-early", "second-model", "config-file", "no-keys", "separator",
+]  # fmt: skip
+STRICTER: tuple[ProblemKind, ...] = ("no-keys", "separator")
+"""What the engine's parser would take, and nobody can mean: keys of a flag whose value is no JSON, and a lone `--`."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why the engine's parser refuses an argument. `closest`: what may have been meant, likeliest first."""
+
+    kind: ProblemKind
+    message: str
+    expected: str = ""
+    closest: tuple[str, ...] = ()
+
+
+def closest(wrong: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
+    """The known names that look like the wrong one."""
+    return tuple(difflib.get_close_matches(wrong, list(known), n=most, cutoff=0.6))
+
+
+def or_list(names: Iterable[str]) -> str:
+    """`a`, `a or b`, `a, b or c`."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last

@@ -1,0 +1,157 @@
+"""Command lines for the engine's own parser and checks: what we accept must pass there, what its evidence gates refuse must not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rule_cases
+import specs
+
+from kvpp_operator.configuration import DEFAULT, Configuration
+from kvpp_operator.pipeline import complete, draft, settle_ports
+from kvpp_operator.render.commands import commands
+from kvpp_operator.rules import RULES, judge
+from kvpp_operator.rules.base import Rule
+from kvpp_operator.world import OFFLINE
+
+Line = dict[str, Any]
+ENGINE_SAYS = ("parser", "check")
+
+
+@dataclass(frozen=True)
+class Corpus:
+    accepted: list[Line]
+    """Must pass the release's parser and KVPPConfig."""
+    gated: list[Line]
+    """Refused by a rule with evidence `parser` or `check`: the release must refuse them too."""
+
+
+def lines(
+    name: str, document: Any, configuration: Configuration = DEFAULT, rules: Sequence[Rule] = RULES
+) -> list[Line]:
+    """One line per engine process; nothing for a spec that the rules refuse."""
+    drafted = draft(judge(document, configuration, OFFLINE, rules), lambda fresh: fresh)
+    settled = settle_ports(drafted, OFFLINE)
+    planned = drafted if settled is None else complete(drafted, settled)
+    resolved = planned.judgement.resolved
+    if planned.plan is None or resolved is None:
+        return []
+    model = resolved.model
+    facts = {"attention": model.attention, "layers": model.layers} if model else {"attention": "MLA", "layers": 61}
+    version = document["spec"]["engine"]["version"]
+    return [
+        {
+            "id": f"{name} {command.role}{command.engine}.{command.node_rank}", "version": version, "argv": list(command.argv),
+            "env": command.env, "model": facts, "chip": resolved.role(command.role).accelerator.chip.name,  # type: ignore[arg-type,union-attr]
+        }
+        for command in commands(planned.plan)
+        if command.engine == 0
+    ]  # fmt: skip
+
+
+def version_of(document: Any) -> str:
+    """The release that a document names; "" when it is no deployment that could."""
+    try:
+        return str(document["spec"]["engine"]["version"])
+    except (KeyError, TypeError):
+        return ""
+
+
+def written(versions: Sequence[str]) -> Iterator[Line]:
+    """Examples, recipes, golden cases and everything that a rule's cases say must pass."""
+    files = [
+        *specs.EXAMPLES,
+        *sorted((specs.ROOT / "examples" / "recipes").glob("*.yaml")),
+        *sorted((specs.ROOT / "tests/render/cases").glob("*.yaml")),
+    ]
+    for file in files:
+        for body in specs.read(file):
+            if version_of(body) in versions:
+                yield from lines(file.stem, body)
+    for case in rule_cases.cases("pass"):
+        if version_of(case.document) in versions and case.judge().accepted:
+            yield from lines(str(case), case.document, case.configuration)
+
+
+def gated(versions: Sequence[str]) -> Iterator[Line]:
+    """Failing cases of rules that speak for the engine, let through by leaving out that one rule."""
+    for case in rule_cases.cases("fail"):
+        rule = rule_cases.BY_ID.get(case.rule)
+        if rule is None or rule.evidence not in ENGINE_SAYS or version_of(case.document) not in versions:
+            continue
+        without = [other for other in RULES if other.id != rule.id]
+        for line in lines(str(case), case.document, case.configuration, without):
+            yield {**line, "rule": rule.id, "evidence": rule.evidence}
+
+
+MODELS = ("GLM-5", "GLM-5.2", "DeepSeek-V3.1", "DeepSeek-R1", "DeepSeek-V3.2", "Kimi-K2")
+ARGUMENTS = (
+    ["--block-size", "128"], ["--seed=1024"], ["--enable-auto-tool-choice", "--tool-call-parser", "glm47"], ["--reasoning-parser", "glm45"],
+    ["--safetensors-load-strategy", "prefetch"], ["--max-log-len", "100"], ["--disable-log-stats"], ["--no-enable-log-requests"],
+)  # fmt: skip
+
+
+def generated(count: int, seed: int, versions: Sequence[str]) -> Iterator[Line]:
+    """`count` accepted specs, drawn at random; refused draws are thrown away."""
+    source = random.Random(seed)
+    made = 0
+    while made < count:
+        body = draw(source, source.choice(versions))
+        found = lines(f"random-{seed}-{made}", body)
+        if found:
+            made += 1
+            yield from found
+
+
+def draw(source: random.Random, version: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "model": {"profile": source.choice(MODELS), "source": {"hostPath": {"path": "/mnt/models/m"}}, "quantization": "ascend"},
+        "engine": {"version": version},
+        "accelerator": {"chip": source.choice(["A2", "A3", "950DT"])},
+        "kvpp": {"enabled": source.random() < 0.85},
+    }  # fmt: skip
+    if source.random() < 0.3:
+        spec["model"]["maxModelLen"] = source.choice([4096, 131072])
+    if source.random() < 0.4:
+        spec["kvCache"] = {"indexer": source.choice(["Auto", "C8", "C4"]), "main": source.choice(["Auto", "C8"])}
+    if source.random() < 0.5:
+        spec["unified"] = role(source, decode=False)
+    else:
+        spec["prefill"], spec["decode"] = role(source, decode=False), role(source, decode=True)
+    if source.random() < 0.2:
+        spec["pooling"] = source.choice([
+            {"backend": "Memcache", "role": source.choice(["Producer", "Both"]), "memcache": {"memoryPerDevice": "32Gi"}},
+            {"backend": "Mooncake", "role": "Both", "mooncake": {"memoryPerDevice": "32Gi"}},
+        ])  # fmt: skip
+    return {
+        "apiVersion": "serving.kvpp.io/v1alpha1",
+        "kind": "KVPPDeployment",
+        "metadata": {"name": "random"},
+        "spec": spec,
+    }
+
+
+def role(source: random.Random, *, decode: bool) -> dict[str, Any]:
+    tensor = source.choice([1, 2, 4, 8, 16])
+    found: dict[str, Any] = {
+        "parallelism": {
+            "tensor": tensor, "data": source.choice([1, 1, 2, 8 if tensor == 1 else 1]), "expert": source.random() < 0.7,
+            "pipeline": 1 if decode else source.choice([1, 1, 1, 2]), "prefillContext": source.choice([1, 1, 1, 2]),
+        },
+        "graphMode": source.choice(["Eager", "Piecewise", "FullDecodeOnly", "FullAndPiecewise"] if decode else ["Eager", "Eager", "Piecewise"]),
+    }  # fmt: skip
+    if source.random() < 0.4:
+        found["scheduler"] = {"maxNumBatchedTokens": 32768, "maxNumSeqs": 12, "gpuMemoryUtilization": 0.9,
+                              "chunkedPrefill": source.random() < 0.8, "prefixCaching": source.random() < 0.5, "asyncScheduling": source.random() < 0.5}  # fmt: skip
+    if source.random() < 0.4:
+        found["speculative"] = {"method": "MTP", "tokens": source.choice([1, 2, 3])}
+    if source.random() < 0.3:
+        found["extraArgs"] = [word for words in source.sample(ARGUMENTS, 2) for word in words]
+    if source.random() < 0.2:
+        found["graphCaptureSizes"] = [8, 16, 32]
+    if source.random() < 0.2:
+        found["additionalConfig"] = {"enable_cpu_binding": source.random() < 0.5}
+    return found
