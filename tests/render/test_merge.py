@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kvpp_operator.render.merge import merge, merge_pod
+from kvpp_operator.render.merge import identity_of, merge, merge_pod
 
 OURS: dict[str, Any] = {
     "metadata": {"labels": {"app": "kvpp"}},
@@ -19,6 +21,8 @@ OURS: dict[str, Any] = {
                 "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
                 "ports": [{"name": "http", "containerPort": 8000, "protocol": "TCP"}],
                 "livenessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 10},
+                "lifecycle": {"preStop": {"sleep": {"seconds": 5}}},
+                "resources": {"requests": {"cpu": "40"}},
             }
         ],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "128Gi"}}],
@@ -41,7 +45,12 @@ def vllm(**fields: Any) -> dict[str, Any]:
         ("a port is known by number and protocol, TCP by default", vllm(ports=[{"containerPort": 8000, "name": "api"}]), "ports", [{"name": "api", "containerPort": 8000, "protocol": "TCP"}]),
         ("a mount is known by its path", vllm(volumeMounts=[{"name": "other", "mountPath": "/dev/shm"}]), "volumeMounts", [{"name": "other", "mountPath": "/dev/shm"}]),
         ("a probe has one handler", vllm(livenessProbe={"exec": {"command": ["true"]}}), "livenessProbe", {"exec": {"command": ["true"]}, "periodSeconds": 10}),
+        ("a mount's path may end with a slash", vllm(volumeMounts=[{"name": "other", "mountPath": "/dev/shm/"}]), "volumeMounts", [{"name": "other", "mountPath": "/dev/shm/"}]),
+        ("a port of another protocol is another port", vllm(ports=[{"containerPort": 8000, "protocol": "UDP"}]), "ports", [{"name": "http", "containerPort": 8000, "protocol": "TCP"}, {"containerPort": 8000, "protocol": "UDP"}]),
         ("an image is replaced", vllm(image="engine:2"), "image", "engine:2"),
+        ("a hook has one handler", vllm(lifecycle={"preStop": {"exec": {"command": ["true"]}}}), "lifecycle", {"preStop": {"exec": {"command": ["true"]}}}),
+        ("null takes one request away", vllm(resources={"requests": {"cpu": None}}), "resources", {"requests": {}}),
+        ("odd names are names", vllm(env=[{"name": "a.b-c", "value": "1"}, {"name": "_", "value": ""}]), "env", [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "a.b-c", "value": "1"}, {"name": "_", "value": ""}]),
     ],
 )  # fmt: skip
 def test_the_engines_container(what: str, override: dict[str, Any], path: str, expected: Any) -> None:
@@ -76,6 +85,51 @@ def test_an_empty_override_changes_nothing() -> None:
         "worker": {"metadata": {}, "spec": {}},
     }
     assert merge_pod(OURS, [empty]) == OURS
+
+
+def test_an_empty_list_takes_the_anti_affinity_away() -> None:
+    """`null` would too, but `kubectl apply` drops it."""
+    ours = {"spec": {"affinity": {"podAntiAffinity": {"required": [{"topologyKey": "kubernetes.io/hostname"}]}}}}
+    merged = merge_pod(ours, [{"spec": {"affinity": {"podAntiAffinity": {"required": []}}}}])
+    assert merged["spec"]["affinity"] == {"podAntiAffinity": {"required": []}}
+
+
+KEYED = {
+    "env": st.fixed_dictionaries({"name": st.sampled_from("AB"), "value": st.sampled_from(["1", "2"])}),
+    "volumeMounts": st.fixed_dictionaries({"name": st.sampled_from("xy"), "mountPath": st.sampled_from(["/a", "/a/", "/b"])}),
+    "ports": st.fixed_dictionaries({"containerPort": st.sampled_from([1, 2])}, optional={"protocol": st.sampled_from(["TCP", "UDP"])}),
+}  # fmt: skip
+CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["vllm", "log"])},
+        optional={name: st.lists(item, max_size=4) for name, item in KEYED.items()},
+    ),
+    max_size=3,
+)
+FRAGMENTS = st.lists(
+    st.fixed_dictionaries(
+        {"containers": CONTAINERS},
+        optional={
+            "volumes": st.lists(
+                st.fixed_dictionaries({"name": st.sampled_from("xy"), "emptyDir": st.just({})}), max_size=4
+            )
+        },
+    ).map(lambda spec: {"spec": spec}),
+    max_size=3,
+)
+
+
+@given(FRAGMENTS)
+def test_no_key_ever_stands_twice(overrides: list[dict[str, Any]]) -> None:
+    """Whatever is written twice, in one fragment or in several, in our container or in one of the user's."""
+    spec = merge_pod(OURS, overrides)["spec"]
+    for name, items in (("containers", spec["containers"]), ("volumes", spec["volumes"]), *parts(spec["containers"])):
+        keys = [identity_of(name, item) for item in items]
+        assert len(keys) == len(set(keys)), name
+
+
+def parts(containers: list[dict[str, Any]]) -> list[tuple[str, Any]]:
+    return [(name, container[name]) for container in containers for name in KEYED if name in container]
 
 
 def test_lists_without_a_key_are_replaced_whole() -> None:

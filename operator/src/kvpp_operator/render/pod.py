@@ -6,6 +6,7 @@ from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.catalogue.chips import DRIVER, DRIVER_TREE, HostMount
+from kvpp_operator.engine_ports import POD_NETWORK_PORTS
 from kvpp_operator.plan.model import Plan, RolePlan, Volume
 from kvpp_operator.render import gang, lifecycle
 from kvpp_operator.render.argv import argv
@@ -106,14 +107,11 @@ def annotated(annotations: dict[str, str]) -> dict[str, Any]:
 
 def container_ports(role: RolePlan, rank: int | None) -> list[dict[str, Any]]:
     """The API; on the host network every port that this pod really binds, as hostPort: the scheduler's last guard."""
-    ports = [("http", PortRef("api"))] if rank == 0 else []
-    if role.on_host_network:
-        ports += host_ports(role, rank)
-    host = [{"hostPort": port} if role.on_host_network else {} for _, port in ports]
-    return [
-        {"name": name, "containerPort": port, **bound, "protocol": "TCP"}
-        for (name, port), bound in zip(ports, host, strict=True)
-    ]
+    if not role.on_host_network:
+        # The number itself, so that a fragment that names it means this port.
+        return [{"name": "http", "containerPort": POD_NETWORK_PORTS["api"], "protocol": "TCP"}] if rank == 0 else []
+    ports = [*([("http", PortRef("api"))] if rank == 0 else []), *host_ports(role, rank)]
+    return [{"name": name, "containerPort": port, "hostPort": port, "protocol": "TCP"} for name, port in ports]
 
 
 def host_ports(role: RolePlan, rank: int | None) -> list[tuple[str, PortRef]]:
