@@ -27,7 +27,7 @@ CASES: dict[str, tuple[dict[str, Any], list[tuple[str, str, str]]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("config, expected", CASES.values(), ids=CASES)
+@pytest.mark.parametrize(("config", "expected"), CASES.values(), ids=CASES)
 def test_keys_are_judged(config: dict[str, Any], expected: list[tuple[str, str, str]]) -> None:
     found = check_additional(config, catalogue("0.30.0rc2"))
 

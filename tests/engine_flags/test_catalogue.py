@@ -34,8 +34,8 @@ def test_an_unknown_version_has_none() -> None:
         catalogue("0.27.0")
 
 
-@pytest.mark.parametrize("version, accepted", [("0.28.0rc1", False), ("0.29.0rc1", True), ("0.30.0rc2", True)])
-def test_int8_caches_are_ascends_addition(version: str, accepted: bool) -> None:
+@pytest.mark.parametrize(("version", "accepted"), [("0.28.0rc1", False), ("0.29.0rc1", True), ("0.30.0rc2", True)])
+def test_int8_caches_are_ascends_addition(version: str, accepted: bool) -> None:  # noqa: FBT001
     words = ["--kv-cache-dtype", "int8", "--attention-config.indexer_kv_dtype", "int8"]
 
     assert (parse(words, catalogue(version)).problems == ()) == accepted
@@ -56,7 +56,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("written, name", NAMES.items())
+@pytest.mark.parametrize(("written", "name"), NAMES.items())
 def test_a_name_is_resolved(written: str, name: str | None) -> None:
     assert catalogue(NEWEST).resolve(written) == name
 

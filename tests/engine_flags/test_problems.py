@@ -26,7 +26,7 @@ REFUSED = {
     "a suffix where none is read": (["--max-num-seqs", "1k"], "wrong-type", ""),
     "a fraction of a power of two": (["--max-model-len", "1.5K"], "wrong-type", ""),
     "not a number": (["--gpu-memory-utilization=most"], "wrong-type", ""),
-    "not a choice": (["--dtype", "bfloat"], "not-a-choice", "bfloat16"),
+    "not a choice": (["--dtype", "bfloat1"], "not-a-choice", "bfloat16"),
     "the choice None, which can't be chosen": (["--dcp-comm-backend", "None"], "not-a-choice", ""),
     "a number that is no choice": (["--max-lora-rank", "17"], "not-a-choice", ""),
     "not JSON": (["--additional-config", "{enable_kvpp: true}"], "invalid-json", ""),
@@ -49,7 +49,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("words, kind, closest", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize(("words", "kind", "closest"), REFUSED.values(), ids=REFUSED)
 def test_a_mistake_is_found(words: list[str], kind: str, closest: str) -> None:
     _, problem = parse(words, NEWEST).problems[0]
 
@@ -58,7 +58,9 @@ def test_a_mistake_is_found(words: list[str], kind: str, closest: str) -> None:
 
 
 def test_all_mistakes_are_found_at_once() -> None:
-    parsed = parse(["--seed", "many", "--tool-call-parsr", "x", "--dtype=f", "stray", "--compilation-config.mod=1"], NEWEST)
+    parsed = parse(
+        ["--seed", "many", "--tool-call-parsr", "x", "--dtype=f", "stray", "--compilation-config.mod=1"], NEWEST
+    )
 
     assert [(one.index, problem.kind) for one, problem in parsed.problems] == [
         (0, "wrong-type"), (2, "unknown-flag"), (4, "not-a-choice"), (5, "positional"), (6, "unknown-key"),
@@ -86,8 +88,10 @@ def test_a_message_says_what_was_written_and_what_is_expected() -> None:
     assert [problem.message for _, problem in parse(words, NEWEST).problems] == [
         "--seed takes an integer, not 'many'",
         "--max-model-len takes an integer, also as 32k or 1M, or auto, not 'long'",
-        "--compilation-config.cudagraph_mode takes one of NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE or "
-        'one of 0, 1, 2, not "SOME"',
+        (
+            "--compilation-config.cudagraph_mode takes one of NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE or "
+            'one of 0, 1, 2, not "SOME"'
+        ),
     ]
 
 
@@ -103,7 +107,7 @@ NEEDS = {
 }
 
 
-@pytest.mark.parametrize("words, blamed", NEEDS.values(), ids=NEEDS)
+@pytest.mark.parametrize(("words", "blamed"), NEEDS.values(), ids=NEEDS)
 def test_a_flag_that_needs_another(words: list[str], blamed: list[str]) -> None:
     parsed: ParsedArguments = parse(words, NEWEST)
 

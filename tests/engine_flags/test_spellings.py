@@ -62,7 +62,7 @@ SPELLINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("words, expected", SPELLINGS.values(), ids=SPELLINGS)
+@pytest.mark.parametrize(("words", "expected"), SPELLINGS.values(), ids=SPELLINGS)
 def test_a_spelling_is_understood(words: list[str], expected: tuple[str, str | None, tuple[str, ...], bool]) -> None:
     (one,) = parse(words, NEWEST)
 

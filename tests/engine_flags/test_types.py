@@ -45,12 +45,12 @@ MISFITS: list[tuple[Any, Any, tuple[str, ...], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind, value", FITS)
+@pytest.mark.parametrize(("kind", "value"), FITS)
 def test_a_value_fits(kind: Any, value: Any) -> None:
     assert list(types.misfits(value, kind)) == []
 
 
-@pytest.mark.parametrize("kind, value, path, expected", MISFITS)
+@pytest.mark.parametrize(("kind", "value", "path", "expected"), MISFITS)
 def test_a_value_does_not_fit(kind: Any, value: Any, path: tuple[str, ...], expected: str) -> None:
     assert [(one.path, one.expected) for one in types.misfits(value, kind)] == [(path, expected)]
 
@@ -58,4 +58,9 @@ def test_a_value_does_not_fit(kind: Any, value: Any, path: tuple[str, ...], expe
 def test_every_misfit_is_found() -> None:
     kind = {"fields": {"a": "int", "b": {"list": "bool"}}}
 
-    assert [one.path for one in types.misfits({"a": "x", "b": [2, True, 3], "c": 0}, kind)] == [("a",), ("b", "0"), ("b", "2"), ("c",)]
+    assert [one.path for one in types.misfits({"a": "x", "b": [2, True, 3], "c": 0}, kind)] == [
+        ("a",),
+        ("b", "0"),
+        ("b", "2"),
+        ("c",),
+    ]

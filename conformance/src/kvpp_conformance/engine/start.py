@@ -29,7 +29,7 @@ class Start:
     def __init__(self, line: CommandLine, folder: Path) -> None:
         self.line, self.folder = line, folder
         # vLLM asks a model class what it can do in a process of its own, which would lack the stand-ins for the hardware.
-        importlib.import_module("vllm.model_executor.models.registry")._run_in_subprocess = _here
+        importlib.import_module("vllm.model_executor.models.registry")._run_in_subprocess = _here  # noqa: SLF001
         # vLLM believes in Triton only with a driver for it; the images have triton-ascend (facts section 9).
         importlib.import_module("vllm.config.vllm").HAS_TRITON = True
 
