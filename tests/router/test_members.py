@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from kvpp_operator import names
 from kvpp_operator.router import members, slices
 from kvpp_operator.router.members import Endpoint, Health, Member, Outcome, Policy
+from kvpp_operator.router.spelling import plain, spellings
 from kvpp_operator.router.steps import Held, Steps, is_in_step, steps
 
 P1, P2 = Member("prefill", "10.0.0.1:8000"), Member("prefill", "10.0.0.2:8000")
 D1, D2 = Member("decode", "10.0.1.1:8000"), Member("decode", "10.0.1.2:8000")
+P2_AGAIN = Member("prefill", "10.0.2:8000")
 INVENTED = {Member("prefill", "localhost:8001"), Member("decode", "localhost:8002")}
 POLICY = Policy(hold_seconds=2, refusals=2, silent_seconds=20)
 
@@ -126,9 +129,13 @@ def test_one_revision_serves(wish: str, current: str, there: tuple[Endpoint, ...
         ({P1, D1}, Held(frozenset(INVENTED)), Steps(add=frozenset({P1, D1}), remove=frozenset(INVENTED))),
         ({P1, D1}, Held(frozenset({P1, D1})), Steps(frozenset(), frozenset())),
         ({P1, D1}, Held(frozenset({P1, P2, D1})), Steps(frozenset(), frozenset({P2}))),
-        # Set aside while requests run: neither removed again nor, when it is wanted again, added before it is gone.
+        # Set aside while requests run: not removed again, and when it is wanted again added under another spelling.
         ({P1, D1}, Held(frozenset({P1, P2, D1}), frozenset({P2})), Steps(frozenset(), frozenset())),
-        ({P1, P2, D1}, Held(frozenset({P1, P2, D1}), frozenset({P2})), Steps(frozenset(), frozenset())),
+        ({P1, P2, D1}, Held(frozenset({P1, P2, D1}), frozenset({P2})), Steps(frozenset({P2_AGAIN}), frozenset())),
+        ({P1, P2, D1}, Held(frozenset({P1, P2, P2_AGAIN, D1}), frozenset({P2})), Steps(frozenset(), frozenset())),
+        ({P1, D1}, Held(frozenset({P1, P2, P2_AGAIN, D1}), frozenset({P2})), Steps(frozenset(), frozenset({P2_AGAIN}))),
+        # Both spellings came in: one is enough.
+        ({P1, P2, D1}, Held(frozenset({P1, P2, P2_AGAIN, D1})), Steps(frozenset(), frozenset({P2_AGAIN}))),
         ({P1, P2, D1}, Held(frozenset({P1, D1})), Steps(frozenset({P2}), frozenset())),
         # Never removed before it is listed: that would kill the proxy's thread that adds.
         ({P1, D1}, Held(frozenset({P1})), Steps(frozenset({D1}), frozenset())),
@@ -137,6 +144,24 @@ def test_one_revision_serves(wish: str, current: str, there: tuple[Endpoint, ...
 )
 def test_steps(wanted: set[Member], held: Held, todo: Steps) -> None:
     assert steps(frozenset(wanted), held) == todo
+
+
+@pytest.mark.parametrize(
+    ("address", "written"),
+    [
+        ("10.1.2.3:80", ["10.1.2.3:80", "10.1.515:80", "10.66051:80", "167838211:80"]),
+        ("localhost:80", ["localhost:80"]),
+        ("10.1.2.256:80", ["10.1.2.256:80"]),
+        ("1.2.3.4.5:80", ["1.2.3.4.5:80"]),
+    ],
+)
+def test_spellings(address: str, written: list[str]) -> None:
+    found = spellings(Member("decode", address))
+    assert [member.address for member in found] == written
+    assert {plain(member).address for member in found} == {address}
+    for member in found[1:]:
+        host = member.address.partition(":")[0]
+        assert socket.inet_ntoa(socket.inet_aton(host)) == address.partition(":")[0]
 
 
 def test_who_is_no_longer_listed_has_left() -> None:

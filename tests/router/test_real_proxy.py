@@ -123,6 +123,33 @@ async def test_a_killed_engine_is_out_within_five_seconds_without_a_word_from_th
         assert {pair(await chat(http, at, str(number)))[0] for number in range(5)} == {await id_of(http, p1)}
 
 
+async def test_an_engine_that_comes_back_is_used_again_though_requests_never_pause(
+    http: aiohttp.ClientSession, proxy: RealProxy
+) -> None:
+    async with (
+        prefill_engine() as p1, prefill_engine() as p2, decode_engine({"SIMULATOR_TOKEN_SECONDS": "0.03"}) as d,
+        router(proxy.url) as at,
+    ):  # fmt: skip
+        at.engines.are(Group("a", (p1, p2), (d,)))
+        await at.serving(p1, p2, d)
+
+        async def ask_on() -> None:
+            while True:
+                await chat(http, at)
+
+        load = [asyncio.create_task(ask_on()) for _ in range(4)]
+        at.engines.are(Group("a", (p1, p2), (d,), stopping=(p2,)))
+        await at.serving(p1, d)
+        at.engines.are(Group("a", (p1, p2), (d,)))
+        await at.serving(p1, p2, d)
+        answers = await asyncio.gather(*(chat(http, at, str(number)) for number in range(8)))
+        assert {pair(text)[0] for text in answers} == {await id_of(http, p1), await id_of(http, p2)}
+        for task in load:
+            assert not task.done()  # nobody was refused meanwhile
+            task.cancel()
+        await asyncio.gather(*load, return_exceptions=True)
+
+
 async def test_a_proxy_that_restarts_gets_its_members_again(
     http: aiohttp.ClientSession, proxy_files: tuple[Path, Path]
 ) -> None:

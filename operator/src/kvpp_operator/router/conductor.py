@@ -107,7 +107,7 @@ class Conductor:
 
     @property
     def serving(self) -> Members:
-        return self._held.usable if self._held else frozenset()
+        return self._held.members if self._held else frozenset()
 
     def report(self) -> Report:
         trial = self._trials.get(self._revision)
@@ -222,7 +222,7 @@ class Conductor:
         if target == self._revision:
             if self._held is None or not is_in_step(wanted, self._held):
                 return
-            chosen, through_proxy = self._held.usable, True
+            chosen, through_proxy = self._held.members, True
         trial = self._trials.setdefault(target, Trial())
         if members.has_both_roles(chosen) and trial.is_due(now):
             self._trial = asyncio.create_task(self._run_trial(trial, chosen, through_proxy=through_proxy))

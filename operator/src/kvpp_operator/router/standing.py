@@ -62,8 +62,8 @@ def obstacles(revision: str, wanted: Members, held: Held | None, verdict: Verdic
         yield Standing(Reason.NO_MEMBERS, f"{lack} of revision {revision}")
     if held is None:
         yield PROXY_DOWN
-    elif not is_in_step(wanted, held) or members.missing(held.usable):
-        listed = ", ".join(member.address for member in sorted(held.usable)) or "nobody"
+    elif not is_in_step(wanted, held) or members.missing(held.members):
+        listed = ", ".join(member.address for member in sorted(held.members)) or "nobody"
         yield Standing(Reason.PROXY_OUT_OF_STEP, f"the P/D proxy still holds {listed}")
     if verdict is None:
         yield Standing(Reason.CANARY_RUNS, "the first hand-over is being tried")
