@@ -55,7 +55,7 @@ generate-engine-flags: setup ## Read the flag catalogues from the real parsers (
 
 .PHONY: conformance
 conformance: setup ## Ask the newest engine's own parser and checks (VERSIONS=all: every release)
-	@python tests/conformance --versions $(or $(VERSIONS),newest)
+	@python tests/conformance/conform.py --versions $(or $(VERSIONS),newest)
 
 .PHONY: images
 images: setup ## Build the images with buildah (BASE=DIR|debootstrap where no base image can be pulled)
@@ -67,7 +67,7 @@ golden: setup ## Rewrite the golden files; read the difference before you commit
 
 .PHONY: bench
 bench: setup ## Print speed and memory
-	@python tests/bench
+	@python tests/bench/bench.py
 
 .PHONY: lock
 lock: setup ## Pin the newest dependencies

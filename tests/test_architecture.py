@@ -23,7 +23,7 @@ def test_the_folder_operator_is_no_package() -> None:
 
 def test_imports_point_down() -> None:
     lint = str(Path(sys.executable).with_name("lint-imports"))
-    done = subprocess.run([lint, "--no-cache"], cwd=specs.ROOT, capture_output=True, text=True)
+    done = subprocess.run([lint, "--no-cache"], cwd=specs.ROOT, check=False, capture_output=True, text=True)
     assert "0 broken" in done.stdout, done.stdout + done.stderr
 
 

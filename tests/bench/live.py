@@ -65,7 +65,7 @@ async def many(user: Cluster, proxy: WriteProxy, operator: Operator) -> None:
     proxy.forget()
     await asyncio.to_thread(operator.start)
     await asyncio.sleep(3)
-    text = urllib.request.urlopen(f"http://127.0.0.1:{operator.port}/metrics").read().decode()
+    text = await asyncio.to_thread(metrics, operator.port)
     count = number(text, r"^\S*reconcile\S*_seconds_count(?:\{[^}]*\})? (\S+)$")
     total = number(text, r"^\S*reconcile\S*_seconds_sum(?:\{[^}]*\})? (\S+)$")
     print(f"restart over {DEPLOYMENTS + 1} deployments: {len(proxy.writes)} writes, calls {calls(proxy.requests)}")
@@ -73,6 +73,11 @@ async def many(user: Cluster, proxy: WriteProxy, operator: Operator) -> None:
         print(f"  {count:.0f} reconciles with nothing to do, {1000 * total / count:.2f} ms each")
     assert operator.process is not None
     print(f"  resident memory {psutil.Process(operator.process.pid).memory_info().rss / 2**20:.0f} MiB")
+
+
+def metrics(port: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        return str(answer.read().decode())
 
 
 def calls(requests: Counter[tuple[str, str]]) -> str:

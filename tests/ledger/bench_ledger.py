@@ -36,7 +36,9 @@ def filled(window: Window, share: float, length: int, draw: random.Random) -> Le
     blocks = [PortRange.of(first, length) for first in range(window.first, window.last - length + 2, length)]
     claims = []
     for index, block in enumerate(sorted(draw.sample(blocks, round(len(blocks) * share)))):
-        holder = Holder(Owner(f"team-{index % 20}", f"deployment-{index // 3}", f"{index // 3:036}"), "prefill", index % 3, "r1")
+        holder = Holder(
+            Owner(f"team-{index % 20}", f"deployment-{index // 3}", f"{index // 3:036}"), "prefill", index % 3, "r1"
+        )
         claims.append(Claim(block, holder, KV))
     return Ledger(tuple(claims))
 
@@ -67,7 +69,10 @@ def speed() -> None:
     print("allocate one kv block      ", milliseconds(lambda: allocate(ledger, one[:1], reserved=reserved)))
     print("allocate an engine (kv+host)", milliseconds(lambda: allocate(ledger, one, reserved=reserved)))
     print("allocate ten engines       ", milliseconds(lambda: allocate(ledger, ten, reserved=reserved)))
-    print("settle: heal, sweep, give  ", milliseconds(lambda: settle(ledger, one, live=live, keep=keep, reserved=reserved)))
+    print(
+        "settle: heal, sweep, give  ",
+        milliseconds(lambda: settle(ledger, one, live=live, keep=keep, reserved=reserved)),
+    )
     print("parse                      ", milliseconds(lambda: parse(spec)))
     print("dump                       ", milliseconds(lambda: dump(ledger)))
     print(f"stored size                  {len(json.dumps(spec, separators=(',', ':'))) / 1024:6.0f} KiB")

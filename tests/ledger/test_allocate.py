@@ -182,7 +182,9 @@ def test_pins_that_would_clash_on_a_host_are_refused(pin: int, words: str) -> No
     assert words in refused(allocate(Ledger(), [ask(9, pin=pin)], reserved=RESERVED))
 
 
-@pytest.mark.parametrize(("pin", "names"), [(20801, []), (30100, ["NodePorts"]), (32760, ["NodePorts", "ephemeral ports"])])
+@pytest.mark.parametrize(
+    ("pin", "names"), [(20801, []), (30100, ["NodePorts"]), (32760, ["NodePorts", "ephemeral ports"])]
+)
 def test_pins_that_may_clash_are_given_with_a_warning(pin: int, names: list[str]) -> None:
     answer = allocate(Ledger(), [ask(9, pin=pin)], reserved=RESERVED)
     assert isinstance(answer, Allocation)
@@ -232,7 +234,9 @@ def test_a_refusal_gives_nothing_at_all() -> None:
 LAYOUT = st.lists(st.tuples(st.integers(0, 190), st.integers(1, 12)), max_size=25)
 
 
-@given(layout=LAYOUT, lengths=st.lists(st.integers(1, 20), min_size=1, max_size=8), order=st.randoms(use_true_random=False))
+@given(
+    layout=LAYOUT, lengths=st.lists(st.integers(1, 20), min_size=1, max_size=8), order=st.randoms(use_true_random=False)
+)
 @settings(deadline=None, derandomize=True, database=None)
 def test_any_layout(layout: list[tuple[int, int]], lengths: list[int], order: object) -> None:
     """Whatever stands there: new blocks are free, inside the window, and the answer depends on nothing but the ledger."""

@@ -27,7 +27,10 @@ def full_ledger() -> Ledger:
     for index in range(1000):
         owner = Owner("n" * 63, f"{index:063}", "12345678-1234-1234-1234-123456789012")
         engine = Holder(owner, "prefill", index % 8, "0123456789abcdef")
-        claims += [Claim(PortRange.of(22000 + 9 * index, 9), engine, KV), Claim(PortRange.of(40000 + 19 * index, 19), engine, HOST)]
+        claims += [
+            Claim(PortRange.of(22000 + 9 * index, 9), engine, KV),
+            Claim(PortRange.of(40000 + 19 * index, 19), engine, HOST),
+        ]
     return Ledger(tuple(claims))
 
 
@@ -52,7 +55,19 @@ def test_everything_is_bounded() -> None:
 
 
 def test_the_schema_has_nothing_that_is_not_structural() -> None:
-    words = {"type", "description", "properties", "required", "items", "minimum", "maximum", "minLength", "maxLength", "maxItems", "enum"}
+    words = {
+        "type",
+        "description",
+        "properties",
+        "required",
+        "items",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "maxItems",
+        "enum",
+    }
 
     def check(node: dict[str, Any]) -> None:
         assert {key for key in node if not key.startswith("x-kubernetes-")} <= words
@@ -73,7 +88,15 @@ def test_what_is_dumped_is_the_model() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"first": 0}, {"last": 65536}, {"first": "22000"}, {"name": ""}, {"engine": -1}, {"purpose": "x" * 33}, {"colour": "blue"}],
+    [
+        {"first": 0},
+        {"last": 65536},
+        {"first": "22000"},
+        {"name": ""},
+        {"engine": -1},
+        {"purpose": "x" * 33},
+        {"colour": "blue"},
+    ],
 )
 def test_a_wrong_entry_is_refused(wrong: dict[str, Any]) -> None:
     ClaimEntry.model_validate(ENTRY)
@@ -85,5 +108,7 @@ def test_a_full_ledger_stays_far_below_a_mebibyte() -> None:
     """2,000 claims with the longest names; managedFields adds one key for each."""
     spec = dump(full_ledger())
     managed = [f'k:{{"first":{entry["first"]}}}' for entry in spec["claims"]]
-    size = len(json.dumps(ledger_object(spec, "123456789"), separators=(",", ":"))) + sum(len(key) + 8 for key in managed)
+    size = len(json.dumps(ledger_object(spec, "123456789"), separators=(",", ":"))) + sum(
+        len(key) + 8 for key in managed
+    )
     assert size < 0.75 * 1024 * 1024

@@ -19,7 +19,9 @@ V2 = {"kv_connector": "MooncakeConnectorV2", "kv_role": "kv_producer", "kv_port"
 BOTH = {(KV, "22100-22116"), (HOST, "17001-17019")}
 
 
-def pod_spec(*, config: Any = V2, host: bool = True, port: str | None = "17019", base: str | None = "17001") -> dict[str, Any]:
+def pod_spec(
+    *, config: Any = V2, host: bool = True, port: str | None = "17019", base: str | None = "17001"
+) -> dict[str, Any]:
     args = ["serve", "/model", "--tensor-parallel-size", "8", "--pipeline-parallel-size=2"]
     args += ["--kv-transfer-config", json.dumps(config)] if config else []
     args += ["--port", port] if port else []

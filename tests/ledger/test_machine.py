@@ -105,7 +105,10 @@ class Cluster(RuleBasedStateMachine):
         self.names += 1
         owner = Owner("default", f"d{self.names % 5}", f"uid{self.names}")
         if not any(other.name == owner.name for other in self.deployments):
-            lengths, wanted = {"prefill": prefill, "decode": decode}, dict(zip(("prefill", "decode"), replicas, strict=True))
+            lengths, wanted = (
+                {"prefill": prefill, "decode": decode},
+                dict(zip(("prefill", "decode"), replicas, strict=True)),
+            )
             self.deployments[owner] = Deployment(owner, lengths, wanted)
 
     @precondition(lambda self: self.deployments)
@@ -123,7 +126,10 @@ class Cluster(RuleBasedStateMachine):
         deployment.lengths["prefill"] = length
 
     @precondition(lambda self: self.deployments)
-    @rule(which=st.integers(0, 9), pin=st.none() | st.integers(22000, 22060) | st.sampled_from([20500, 22100, 31000, 65530]))
+    @rule(
+        which=st.integers(0, 9),
+        pin=st.none() | st.integers(22000, 22060) | st.sampled_from([20500, 22100, 31000, 65530]),
+    )
     def pin(self, which: int, pin: int | None) -> None:
         self.count()
         self.pick(which).pin = pin
@@ -204,10 +210,13 @@ class Cluster(RuleBasedStateMachine):
             ledger, lost = merged.ledger, merged.lost
         self.store(dump(ledger))
         claims = [claim for claim in settled.claims if claim not in lost]
-        self.writers[index] = Writer(granted={
-            holder: both for holder in {claim.holder for claim in claims}
-            if len(both := tuple(claim for claim in claims if claim.holder == holder)) == 2
-        })
+        self.writers[index] = Writer(
+            granted={
+                holder: both
+                for holder in {claim.holder for claim in claims}
+                if len(both := tuple(claim for claim in claims if claim.holder == holder)) == 2
+            }
+        )
         self.check_written()
 
     @rule(index=st.integers(0, 1), which=st.integers(0, 99))
@@ -250,7 +259,9 @@ class Cluster(RuleBasedStateMachine):
     @invariant()
     def no_port_is_bound_twice(self) -> None:
         claims = [claim for claims in self.engines.values() for claim in claims]
-        clashes = [(str(left), str(right)) for left, right in combinations(claims, 2) if left.block.overlaps(right.block)]
+        clashes = [
+            (str(left), str(right)) for left, right in combinations(claims, 2) if left.block.overlaps(right.block)
+        ]
         assert clashes == []
 
     def check_written(self) -> None:
@@ -260,7 +271,9 @@ class Cluster(RuleBasedStateMachine):
         assert Ledger(tuple(claim for claim in ledger if claim.holder.owner.uid)).is_sound()
         there = {(claim.holder.without_uid, claim.purpose, claim.block) for claim in ledger}
         running = [claim for claims in self.engines.values() for claim in claims]
-        assert [str(claim) for claim in running if (claim.holder.without_uid, claim.purpose, claim.block) not in there] == []
+        assert [
+            str(claim) for claim in running if (claim.holder.without_uid, claim.purpose, claim.block) not in there
+        ] == []
 
     def teardown(self) -> None:
         """Everything becomes quiet: one writer takes turns until nothing changes."""
@@ -295,7 +308,9 @@ class Cluster(RuleBasedStateMachine):
     def live(self) -> tuple[Claim, ...]:
         """Engines as their objects show them. Of a deployment that is gone only pods are left; they know no uid."""
         return tuple(
-            claim if claim.holder.owner in self.deployments else Claim(claim.block, claim.holder.without_uid, claim.purpose)
+            claim
+            if claim.holder.owner in self.deployments
+            else Claim(claim.block, claim.holder.without_uid, claim.purpose)
             for claims in self.engines.values()
             for claim in claims
         )
@@ -345,7 +360,9 @@ def test_a_hundred_thousand_steps() -> None:
     rounds = 0
     while Cluster.steps < 100_000:
         rounds += 1
-        run_state_machine_as_test(Cluster, settings=settings(SMALL, max_examples=300, stateful_step_count=100, derandomize=False))
+        run_state_machine_as_test(
+            Cluster, settings=settings(SMALL, max_examples=300, stateful_step_count=100, derandomize=False)
+        )
     print(f"{Cluster.steps} steps in {rounds} rounds")
 
 
@@ -417,7 +434,9 @@ BROKEN = (PicksWithoutLooking, MovesWhatRuns, FreesWhatRuns, TrustsTheLedger, Ne
 def test_a_broken_ledger_is_caught(broken: type[Cluster]) -> None:
     """The machine can fail: each of these mistakes breaks one of its invariants."""
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(broken, settings=settings(SMALL, max_examples=400, phases=[Phase.generate], report_multiple_bugs=False))
+        run_state_machine_as_test(
+            broken, settings=settings(SMALL, max_examples=400, phases=[Phase.generate], report_multiple_bugs=False)
+        )
 
 
 @pytest.mark.parametrize(("machine", "clashes"), [(Cluster, False), (AppliesBlindly, True)])

@@ -18,9 +18,13 @@ def claim(block: str, name: str) -> Claim:
 
 
 def test_who_owns_what() -> None:
-    ledger = Ledger((claim("90-104", "a"), claim("105-114", "b"), claim("110-120", "c"), claim("155-161", "a"), claim("300", "d")))
+    ledger = Ledger(
+        (claim("90-104", "a"), claim("105-114", "b"), claim("110-120", "c"), claim("155-161", "a"), claim("300", "d"))
+    )
     drawn = picture(WINDOW, ledger, columns=10, lines=2)
-    segments = [(str(part.block), part.use, "".join(each.holder.owner.name for each in part.claims)) for part in drawn.segments]
+    segments = [
+        (str(part.block), part.use, "".join(each.holder.owner.name for each in part.claims)) for part in drawn.segments
+    ]
     assert segments == [
         ("100-104", "claimed", "a"), ("105-109", "claimed", "b"), ("110-114", "conflict", "bc"), ("115-120", "claimed", "c"),
         ("121-149", "free", ""), ("150-154", "reserved", ""), ("155-161", "claimed", "a"), ("162-199", "free", ""),
@@ -48,7 +52,9 @@ BLOCKS = st.lists(st.tuples(st.integers(80, 210), st.integers(1, 30)), max_size=
 @given(layout=BLOCKS)
 @settings(deadline=None, derandomize=True, database=None)
 def test_segments_cover_the_window_without_gaps(layout: list[tuple[int, int]]) -> None:
-    ledger = Ledger(tuple(claim(f"{first}-{first + length}", f"o{index}") for index, (first, length) in enumerate(layout)))
+    ledger = Ledger(
+        tuple(claim(f"{first}-{first + length}", f"o{index}") for index, (first, length) in enumerate(layout))
+    )
     drawn = picture(WINDOW, ledger, columns=10, lines=1)
     ports = [port for part in drawn.segments for port in range(part.block.first, part.block.last + 1)]
     assert list(range(100, 200)) == ports

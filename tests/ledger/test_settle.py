@@ -53,10 +53,14 @@ def test_what_runs_wins_over_what_is_written() -> None:
     assert Ledger((claim("22000-22008"),)) == rebuilt.ledger
     assert healings(rebuilt.changes) == ["corrected a 22000-22008", "dropped b 22005-22009"]
     assert [change.message for change in rebuilt.changes] == [
-        ("the ledger said 22010-22018 (kv, prefill engine 0 of default/a, revision r1), "
-        "but 22000-22008 (kv, prefill engine 0 of default/a, revision r1) runs: corrected"),
-        ("the ledger gave 22005-22009 (kv, prefill engine 0 of default/b, revision r1) ports of "
-        "22000-22008 (kv, prefill engine 0 of default/a, revision r1): dropped, for it does not run"),
+        (
+            "the ledger said 22010-22018 (kv, prefill engine 0 of default/a, revision r1), "
+            "but 22000-22008 (kv, prefill engine 0 of default/a, revision r1) runs: corrected"
+        ),
+        (
+            "the ledger gave 22005-22009 (kv, prefill engine 0 of default/b, revision r1) ports of "
+            "22000-22008 (kv, prefill engine 0 of default/a, revision r1): dropped, for it does not run"
+        ),
     ]
 
 
@@ -122,7 +126,9 @@ def test_pods_of_a_deleted_deployment_are_told_from_its_namesake_by_their_block(
     """`kubectl delete` and `apply` at once: the old pods still drain, the new engine has other ports and keeps them."""
     old, new = claim("22000-22008", holder(Owner("default", "a", "older"))), claim("22009-22017")
     pod = Claim(old.block, old.holder.without_uid, KV)
-    settled = settle(Ledger((old, new)), [Request(holder(), KV, 9, (kv_window(8),))], live=[pod, new], keep=(), owners=None)
+    settled = settle(
+        Ledger((old, new)), [Request(holder(), KV, 9, (kv_window(8),))], live=[pod, new], keep=(), owners=None
+    )
     assert (Ledger((old, new)), (new,), ()) == (settled.ledger, settled.claims, settled.changes)
 
 

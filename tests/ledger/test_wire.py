@@ -20,7 +20,9 @@ CLAIMS = st.builds(Claim, BLOCKS, HOLDERS, st.sampled_from([KV, HOST, "later"]))
 LEDGERS = st.builds(lambda claims: Ledger(tuple(claims)), st.lists(CLAIMS, unique_by=lambda claim: claim.block.first))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6) | st.just("claims"), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6) | st.just("claims"), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 ENTRY: dict[str, Any] = {

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from kvpp_operator.ledger.wire import parse
 pytestmark = pytest.mark.cluster
 
 PODS: dict[str, Any] = {}
-HOST = {"networking": {"hostNetwork": True, "interface": "eth0"}}
+HOST: dict[str, Any] = {"networking": {"hostNetwork": True, "interface": "eth0"}}
 
 
 @dataclass
@@ -155,12 +156,12 @@ async def test_every_write_of_a_rollout(user: Cluster, operator_kubeconfig: Path
     async with mortal(user, operator_kubeconfig, tmp_path) as operator:
         references = []
         for body in (*bodies, *bodies):
-            await operator.dies_at(0, lambda body=body: user.apply(body), lambda: is_settled(user))
+            await operator.dies_at(0, partial(user.apply, body), lambda: is_settled(user))
             references.append(state(user))
         usual = [write.resource for write in operator.writes]
         assert references[:2] == references[2:]
         for number, body, reference in zip(count(1), cycle(bodies), cycle(references)):
-            died = await operator.dies_at(number, lambda body=body: user.apply(body), lambda: is_settled(user))
+            died = await operator.dies_at(number, partial(user.apply, body), lambda: is_settled(user))
             assert state(user) == reference, f"killed at write {number} of {usual}"
             if not died:
                 break

@@ -127,8 +127,9 @@ def test_the_api_server_refuses_by_itself(user: Cluster, what: str, changes: dic
         ("a name of another planet", {"model__profile": "GLM-9"}, "MODEL"),
     ],
 )  # fmt: skip
+@pytest.mark.usefixtures("operator")
 def test_the_operator_refuses_with_the_words_of_validate(
-    user: Cluster, operator: Operator, kvpp_validate: Any, what: str, changes: dict[str, Any], rule: str
+    user: Cluster, kvpp_validate: Any, what: str, changes: dict[str, Any], rule: str
 ) -> None:
     body = specs.deployment(specs.DISAGGREGATED, **changes)
     user.apply(body)
@@ -192,7 +193,12 @@ def test_a_cold_start_writes_nothing(user: Cluster, operator: Operator) -> None:
             for k, m in named([*user.owned("demo"), user.deployment("demo")]).items()
         }
 
-    settled = eventually(lambda: (first := versions(), time.sleep(0.5)) and first == versions() and first)
+    def unchanged_for_a_while() -> dict[tuple[str, str], str] | None:
+        first = versions()
+        time.sleep(0.5)
+        return first if first == versions() else None
+
+    settled = eventually(unchanged_for_a_while)
     assert operator.stop() == 0
     operator.start()
     time.sleep(1)

@@ -15,16 +15,18 @@ pytestmark = pytest.mark.cluster
 @pytest.mark.filterwarnings("default")
 def test_create_wait_and_read(user: Cluster, operator: Operator) -> None:
     configuration = kubernetes.client.Configuration()
-    kubernetes.config.load_kube_config(str(user.cluster.kubeconfig), client_configuration=configuration)
+    kubernetes.config.load_kube_config(  # type: ignore[no-untyped-call] # it has no types
+        str(user.cluster.kubeconfig), client_configuration=configuration
+    )
     with kubernetes.client.ApiClient(configuration) as client:
         objects = kubernetes.client.CustomObjectsApi(client)
-        place = {"group": "serving.kvpp.io", "version": "v1alpha1", "namespace": user.namespace, "plural": "kvppdeployments"}
+        place = ("serving.kvpp.io", "v1alpha1", user.namespace, "kvppdeployments")
         body = {**specs.deployment(specs.UNIFIED), "metadata": {"name": "demo"}}
-        objects.create_namespaced_custom_object(**place, body=body)
+        objects.create_namespaced_custom_object(*place, body)
         user.wait("demo", "Ready")
-        found: dict[str, Any] = objects.get_namespaced_custom_object(**place, name="demo")
+        found: Any = objects.get_namespaced_custom_object(*place, "demo")
         assert {c["type"]: c["status"] for c in found["status"]["conditions"]}["Available"] == "True"
         pods = kubernetes.client.CoreV1Api(client).list_namespaced_pod(
             user.namespace, label_selector="serving.kvpp.io/deployment=demo,serving.kvpp.io/head=true"
         )
-        assert [pod.spec.containers[0].name for pod in pods.items] == ["vllm"]
+        assert [container.name for pod in pods.items if pod.spec for container in pod.spec.containers] == ["vllm"]

@@ -32,7 +32,13 @@ def test_a_range_includes_both_ends() -> None:
 
 @pytest.mark.parametrize(
     ("other", "expected"),
-    [((21990, 21999), False), ((21990, 22000), True), ((22003, 22004), True), ((22008, 22010), True), ((22009, 22010), False)],
+    [
+        ((21990, 21999), False),
+        ((21990, 22000), True),
+        ((22003, 22004), True),
+        ((22008, 22010), True),
+        ((22009, 22010), False),
+    ],
 )
 def test_overlap_counts_the_ends(other: tuple[int, int], expected: bool) -> None:  # noqa: FBT001
     block = PortRange(22000, 22008)
@@ -53,7 +59,9 @@ def test_overlap_counts_the_ends(other: tuple[int, int], expected: bool) -> None
         ((1, 1, 1, 1), 2),
     ],
 )
-def test_a_kv_block_has_a_number_a_rank_and_a_control_port_a_replica(sizes: tuple[int, int, int, int], expected: int) -> None:
+def test_a_kv_block_has_a_number_a_rank_and_a_control_port_a_replica(
+    sizes: tuple[int, int, int, int], expected: int
+) -> None:
     assert expected == ports.kv_block_length(*sizes)
 
 

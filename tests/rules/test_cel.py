@@ -160,7 +160,8 @@ def documents(draw: st.DrawFn) -> Any:
         spec["kvpp"] = {"enabled": draw(st.booleans())} if draw(st.booleans()) else {}
     if draw(st.booleans()):
         spec["pooling"] = {"backend": draw(st.sampled_from(["Memcache", "Mooncake"]))}
-        for name, value in (("memcache", {}), ("mooncake", draw(st.sampled_from([{}, {"layerwise": {}}])))):
+        mooncake: dict[str, Any] = draw(st.sampled_from([{}, {"layerwise": {}}]))
+        for name, value in (("memcache", {}), ("mooncake", mooncake)):
             if draw(st.booleans()):
                 spec["pooling"][name] = value
     if draw(st.booleans()):

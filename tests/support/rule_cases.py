@@ -14,7 +14,7 @@ import yaml
 from kvpp_operator.configuration import DEFAULT, Configuration
 from kvpp_operator.rules import RULES, Judgement, judge
 from kvpp_operator.rules.base import Rule
-from kvpp_operator.rules.edits import Remove, Set, applied
+from kvpp_operator.rules.edits import Edit, Remove, Set, applied
 from kvpp_operator.world import OFFLINE
 
 FOLDER = Path(__file__).resolve().parents[1] / "rules"
@@ -40,7 +40,8 @@ class Case:
 
 @cache
 def bases() -> dict[str, Any]:
-    return yaml.safe_load((FOLDER / "bases.yaml").read_text())
+    found: dict[str, Any] = yaml.safe_load((FOLDER / "bases.yaml").read_text())
+    return found
 
 
 @cache
@@ -53,7 +54,7 @@ def read(path: Path, kind: str) -> Iterator[Case]:
     for name, case in yaml.safe_load(path.read_text())[kind].items():
         # Through a copy: YAML anchors make parts of a base one object.
         base = copy.deepcopy(unshared(bases()[case.get("base", "unified")]))
-        edits = [
+        edits: list[Edit] = [
             *map(Remove, case.get("remove", ())),
             *(Set(place, value) for place, value in case.get("set", {}).items()),
         ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvpp_operator import names
+from kvpp_operator import capacity, names
 from kvpp_operator.api.v1alpha1 import ROLES
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.ledger.claim import Ledger
@@ -156,5 +156,9 @@ def wanted_counts(judgement: Judgement, roles: Mapping[str, Any]) -> dict[str, i
     return {name: 0 for name in ROLES if isinstance(roles.get(name), dict)}
 
 
-def estimate(plan: Plan) -> dict[str, Any]:
+def estimate(plan: Plan) -> dict[str, str]:
+    """What KVPP should gain on the role that has it; nothing where the model's caches are unknown."""
+    for role in plan.resolved.kvpp_roles:
+        if (found := capacity.estimate(plan.resolved, role)) is not None:
+            return {"multiplier": f"{found.multiplier:.2f}", "method": found.method}
     return {}

@@ -200,7 +200,7 @@ def starts(block: PortRange, layout: Mapping[str, int]) -> dict[str, int]:
     operator. The first part then begins where the block does, and the others are where they were.
     """
     numbers, after = {}, block.last + 1
-    for part, length in reversed(layout.items()):
+    for part, length in reversed(list(layout.items())):
         after -= length
         if length:
             numbers[part] = after

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from kvpp_operator.ledger.claim import Claim, Holder, Ledger
 from kvpp_operator.manifest import Key, Manifest
 
-
 EMPTY = Ledger()
 
 

@@ -42,7 +42,13 @@ class ModelFacts:
 
 
 def mla(
-    name: str, *, draft_layers: int, weight_gigabytes: int, source: str, heads: int = 128, trust_remote_code: bool = False
+    name: str,
+    *,
+    draft_layers: int,
+    weight_gigabytes: int,
+    source: str,
+    heads: int = 128,
+    trust_remote_code: bool = False,
 ) -> ModelFacts:
     """The DeepSeek V3 family: 61 layers, latent 512 + rope 64."""
     return ModelFacts(

@@ -94,11 +94,8 @@ def to_text(batch: Batch, stream: TextIO | None = None) -> str:
         console.print(Text(f"\nunreadable {item.file}: {item.reason}", style="red"), soft_wrap=True)
     total = len(batch.judged)
     refused = sum(not one.judgement.accepted for one in batch.judged)
-    console.print(
-        Text(
-            f"\n{total} documents: {total - refused} accepted, {refused} refused, {len(batch.skipped)} skipped, {len(batch.unreadable)} files unreadable"
-        )
-    )
+    counts = f"{total - refused} accepted, {refused} refused, {len(batch.skipped)} skipped"
+    console.print(Text(f"\n{total} documents: {counts}, {len(batch.unreadable)} files unreadable"))
     return buffer.getvalue()
 
 

@@ -22,7 +22,9 @@ class FindingShape(Shape):
     message: str
     source: str
     fix: Annotated[str, Field(description="The smallest change that removes the finding.")]
-    validation: Annotated[Literal["never", "ci", "seed"], Field(description="How far the matter is validated on hardware.")]
+    validation: Annotated[
+        Literal["never", "ci", "seed"], Field(description="How far the matter is validated on hardware.")
+    ]
 
 
 class DocumentShape(Shape):

@@ -9,8 +9,8 @@ from kvpp_operator.cli.manifests import to_yaml
 from kvpp_operator.cli.schema import CommandShape, ValidateShape, schema_of
 from kvpp_operator.crd import definitions
 from kvpp_operator.docs.api import api_page
-from kvpp_operator.docs.catalogue import chips_page, models_page
 from kvpp_operator.docs.cases import examples_json
+from kvpp_operator.docs.catalogue import chips_page, models_page
 from kvpp_operator.docs.chart import values_schema
 from kvpp_operator.docs.coverage import coverage_page
 from kvpp_operator.docs.rules import flags_page, rules_page

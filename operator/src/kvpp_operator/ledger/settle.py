@@ -90,6 +90,7 @@ def release(ledger: Ledger, keep: Collection[Holder], owners: Collection[Owner] 
     `keep` must hold every holder that a spec wants or a pod still shows, read after the ledger was (package docstring);
     one without a uid, as pods may show it, keeps its namesakes.
     """
+
     def is_kept(claim: Claim) -> bool:
         if owners is not None and claim.holder.owner not in owners:
             return True

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from kvpp_operator.api.base import duration_seconds
 from kvpp_operator.api.model import Image
+from kvpp_operator.engine_ports import EnginePortsByEngine
 from kvpp_operator.plan.connectors import connectors
 from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
-from kvpp_operator.engine_ports import EnginePortsByEngine
 from kvpp_operator.plan.pool import plan_pool
 from kvpp_operator.plan.weights import last_part, weights
 from kvpp_operator.resolve import Resolved, ResolvedRole

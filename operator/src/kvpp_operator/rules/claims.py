@@ -131,7 +131,9 @@ def allocate_beside(resolved: Resolved, world: World) -> Any:
             c for c in world.ledger if (c.holder.owner.namespace, c.holder.owner.name) != (owner.namespace, owner.name)
         )
     )
-    return allocate(others, requests(resolved, "planned"), reserved=reserved_ranges(resolved.npus_per_node, resolved.reserved_ports))
+    return allocate(
+        others, requests(resolved, "planned"), reserved=reserved_ranges(resolved.npus_per_node, resolved.reserved_ports)
+    )
 
 
 def problems(resolved: Resolved, world: World) -> tuple[Any, ...]:
@@ -141,7 +143,7 @@ def problems(resolved: Resolved, world: World) -> tuple[Any, ...]:
     return () if isinstance(answer, Allocation) else answer.problems
 
 
-def first_of(resolved: Resolved, world: World, kind: type) -> Iterator[tuple[str, Any]]:
+def first_of(resolved: Resolved, world: World, kind: type[Any]) -> Iterator[tuple[str, Any]]:
     """The first problem of a kind in each role: the replicas of a role fail alike."""
     seen: set[str] = set()
     for problem in problems(resolved, world):

@@ -1,6 +1,6 @@
 """`make conformance`: the real parser and the real KVPPConfig of engine releases judge what we render.
 
-    tests/conformance [--versions newest|all|VERSION...] [--count N] [--seed S]
+    tests/conformance/conform.py [--versions newest|all|VERSION...] [--count N] [--seed S]
 
 Environments are made outside the tree, once. The last line is a test runner's: N passed, N failed.
 """
