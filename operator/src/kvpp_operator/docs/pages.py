@@ -12,6 +12,7 @@ from kvpp_operator.docs.api import api_page
 from kvpp_operator.docs.cases import examples_json
 from kvpp_operator.docs.catalogue import chips_page, models_page
 from kvpp_operator.docs.chart import values_schema
+from kvpp_operator.docs.codes import engine_codes
 from kvpp_operator.docs.coverage import coverage_page
 from kvpp_operator.docs.rules import flags_page, rules_page
 from kvpp_operator.docs.runbook import runbook
@@ -46,6 +47,7 @@ PAGES: dict[str, Page] = {
     "docs/schemas/commands.json": whole(partial(schema_of, CommandShape)),
     "docs/chips.md": whole(chips_page),
     "docs/models.md": whole(models_page),
+    "docs/engine-codes.md": whole(engine_codes),
     "docs/flags.md": whole(flags_page),
     "docs/rules.md": whole(rules_page),
     "docs/seed-coverage.md": whole(coverage_page),
