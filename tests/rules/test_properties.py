@@ -59,11 +59,12 @@ def mutants(draw: st.DrawFn) -> Any:
             node = node[key]
         change = draw(st.sampled_from(["replace", "replace", "remove", "add"]))
         if change == "replace":
-            node[last] = draw(TREES)
+            node[last] = draw(TREES | ARGUMENTS)
         elif change == "remove":
             del node[last]
         elif isinstance(node, dict):
-            node[draw(KEYS)] = draw(TREES)
+            key = draw(KEYS | st.just("extraArgs"))
+            node[key] = draw(ARGUMENTS if key == "extraArgs" else TREES)
         else:
             node.append(draw(TREES))
     return document

@@ -26,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvpp_devcluster.cluster import LocalCluster
+from kvpp_devcluster.nodes import NodeGroup
 from kvpp_devcluster.processes import ProgramError, run, spawn
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 NAMESPACE = "kvpp-demo"
 SETTLE_SECONDS = 120.0
 SERVED_SECONDS = 30.0
+NODES = (NodeGroup("npu-950", 10, {"huawei.com/npu": "8"}, {"node.kubernetes.io/npu.chip.name": "Ascend950DT"}),)
+"""Enough for every example at once."""
+
 WEIGHTS = """
 apiVersion: v1
 kind: PersistentVolume
@@ -96,7 +100,7 @@ def place_for(name: str, console: Console) -> Iterator[Place]:
     console.print(
         "Starting a control plane with simulated NPU nodes (the first time its programs are built: about 10 minutes)"
     )
-    with LocalCluster(with_lws=False, say=lambda line: console.print(Text(line))) as cluster:
+    with LocalCluster(groups=NODES, with_lws=True, say=lambda line: console.print(Text(line))) as cluster:
         yield Place(cluster.kubectl, cluster.environment(), cluster.directory, is_local=True)
 
 
@@ -199,9 +203,10 @@ def watch(place: Place, operator: Process, names: list[str], console: Console) -
                         )
                     )
     console.print()
-    console.print(
-        Text(place.kubectl("get", "kvpp,deployments,services,pods", "--namespace", NAMESPACE, "--output=wide"))
-    )
+    kinds = ("kvpp", "deployments", *(["leaderworkersets"] if place.is_local else []), "services", "pods")
+    for kind in kinds:
+        console.print(Text(f"$ kubectl get {kind}", style="bold"))
+        console.print(Text(place.kubectl("get", kind, "--namespace", NAMESPACE)), soft_wrap=True)
     waiting = [item for item in found if not is_settled(item)]
     ready = sum(condition(item, "Ready").get("status") == "True" for item in found)
     console.print(

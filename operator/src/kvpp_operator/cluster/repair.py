@@ -7,15 +7,18 @@ whole apply as invalid for as long as the other field stays: kubernetes-sigs/str
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kvpp_operator.cluster.client import Patch
+from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.manifest import Manifest, key_of, merge_keys
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
 
 MANAGER = "kvpp-operator-repair"
+ATTEMPTS = 5
 # Kinds that take a strategic merge patch, and whose spec holds nothing that the server has to allocate.
 REPAIRABLE = frozenset({"Deployment"})
 
@@ -28,14 +31,24 @@ async def repair(cluster: Cluster, wish: Manifest, live: Manifest) -> Manifest:
     key = key_of(wish)
     clearing = {"metadata": {"uid": live["metadata"]["uid"]}, "spec": _cleared(("spec",), wish["spec"], live["spec"])}
     await cluster.patch(key, clearing, form=Patch.STRATEGIC, manager=MANAGER)
-    applied = await cluster.apply(wish)
-    managers = [entry["manager"] for entry in applied["metadata"]["managedFields"]]
-    if MANAGER not in managers:
-        return applied
-    # Else its share in our fields would keep them when we no longer wish them.
-    path = f"/metadata/managedFields/{managers.index(MANAGER)}"
-    forget = [{"op": "test", "path": f"{path}/manager", "value": MANAGER}, {"op": "remove", "path": path}]
-    return await cluster.patch(key, forget, form=Patch.JSON, manager=MANAGER)
+    return await _forget(cluster, await cluster.apply(wish))
+
+
+async def _forget(cluster: Cluster, live: Manifest) -> Manifest:
+    """Take the repair's share in our fields away: it would keep them when we no longer wish them."""
+    for _ in range(ATTEMPTS):
+        managers = [entry["manager"] for entry in live["metadata"]["managedFields"]]
+        if MANAGER not in managers:
+            return live
+        path = f"/metadata/managedFields/{managers.index(MANAGER)}"
+        steps = [{"op": "test", "path": f"{path}/manager", "value": MANAGER}, {"op": "remove", "path": path}]
+        try:
+            return await cluster.patch(key_of(live), steps, form=Patch.JSON, manager=MANAGER)
+        except ClusterError as error:
+            if error.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            live = await cluster.get(key_of(live)) or live  # another manager has written, and the places changed
+    return live
 
 
 def _cleared(path: tuple[str, ...], wish: Any, live: Any) -> Any:

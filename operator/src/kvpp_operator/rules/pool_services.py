@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvpp_operator.api.base import quantity_bytes
-from kvpp_operator.api.pooling import Memcache, Mooncake
+from kvpp_operator.api.pooling import Mooncake
 from kvpp_operator.catalogue.pools import LARGEST_SHARE
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules import paths, shape
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
 from kvpp_operator.rules.fragments import containers
+from kvpp_operator.rules.memcache_keys import LEASE
 from kvpp_operator.rules.pool_memcache import memcache_of
 from kvpp_operator.rules.pool_support import pool_roles
 from kvpp_operator.world import World
@@ -187,7 +188,15 @@ def unknown_mooncake_key(resolved: Resolved, _: World) -> Iterator[Fact]:
 
 MASTER_OWNED = ("port", "rpc_port", "metrics_port", "rpc_address", "enable_http_metadata_server")
 TRANSFER_TIMEOUT = 10000
-"""Milliseconds of ASCEND_CONNECT_TIMEOUT and ASCEND_TRANSFER_TIMEOUT, as rendered (launch facts 11.1)."""
+"""Milliseconds of both variables below, as rendered (launch facts 11.1)."""
+
+TIMEOUTS = ("ASCEND_CONNECT_TIMEOUT", "ASCEND_TRANSFER_TIMEOUT")
+
+
+def transfer_timeout(resolved: Resolved) -> int:
+    """The longest time that a transfer may take: ours, or what the user sets."""
+    said = [variable.value or "" for role in resolved.roles for variable in role.env if variable.name in TIMEOUTS]
+    return max([TRANSFER_TIMEOUT, *(int(text) for text in said if text.isascii() and text.isdigit())])
 
 
 def master_flags(mooncake: Mooncake) -> Iterator[tuple[list[int], str, str]]:
@@ -225,18 +234,23 @@ def owned_master_argument(resolved: Resolved, _: World) -> Iterator[Fact]:
     "POOL047",
     severity="error",
     evidence="guide",
-    source="launch facts 4.3: the lease must outlive ASCEND_CONNECT_TIMEOUT and ASCEND_TRANSFER_TIMEOUT (10000 ms)",
+    source="launch facts 4.3: the lease must outlive ASCEND_CONNECT_TIMEOUT and ASCEND_TRANSFER_TIMEOUT (10000 ms unless set)",
     message="A lease of {value} ms ends before a transfer may ({limit} ms): blocks would vanish while they are read.",
     fix="",
 )
 def lease_shorter_than_a_transfer(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A lease that ends before transfers time out."""
     mooncake, memcache = mooncake_of(resolved), memcache_of(resolved)
-    words = {"limit": TRANSFER_TIMEOUT}
+    limit = transfer_timeout(resolved)
     for indices, name, value in master_flags(mooncake) if mooncake is not None else ():
-        if name == "default_kv_lease_ttl" and value.isdigit() and int(value) <= TRANSFER_TIMEOUT:
-            yield Fact(f"{MOONCAKE}.master.args[{indices[0]}]", int(value), without(indices), words)
-    lease = (memcache or Memcache()).meta_config.get("ock.mmc.meta.lease_ttl_ms", "")
-    if memcache is not None and lease.isascii() and lease.isdigit() and 1 <= int(lease) <= TRANSFER_TIMEOUT:
-        path = paths.below("spec.pooling.memcache.metaConfig", "ock.mmc.meta.lease_ttl_ms")
-        yield Fact(path, int(lease), (Remove(path),), words)
+        if name == "default_kv_lease_ttl" and is_at_most(value, limit):
+            yield Fact(f"{MOONCAKE}.master.args[{indices[0]}]", int(value), without(indices), {"limit": limit})
+    lease = memcache.meta_config.get(LEASE, "") if memcache is not None else ""
+    if is_at_most(lease, limit):
+        path = paths.below("spec.pooling.memcache.metaConfig", LEASE)
+        yield Fact(path, int(lease), (Remove(path),), {"limit": limit})
+
+
+def is_at_most(text: str, limit: int) -> bool:
+    """Whether a text is a number of milliseconds up to a limit; other texts are another rule's."""
+    return text.isascii() and text.isdigit() and 1 <= int(text) <= limit

@@ -21,7 +21,7 @@ ROLES = ("unified", "prefill", "decode")
     fix="",
     cel=tuple(
         Cel(
-            f"!has(self.{role}) || !has(self.{role}.scheduler.maxNumBatchedTokens) || !has(self.{role}.scheduler.maxNumSeqs)"
+            f"!has(self.{role}) || !has(self.{role}.scheduler) || !has(self.{role}.scheduler.maxNumBatchedTokens) || !has(self.{role}.scheduler.maxNumSeqs)"
             f" || self.{role}.scheduler.maxNumBatchedTokens >= self.{role}.scheduler.maxNumSeqs",
             field_path=f".{role}.scheduler.maxNumBatchedTokens",
         )
