@@ -273,12 +273,12 @@ async def test_a_quota_speaks_in_the_servers_words(
 
 async def test_an_absent_api_is_the_objects_failure(api: Cluster, owner: Owner) -> None:
     manifest = {
-        "apiVersion": "networking.kthena.io/v1alpha1",
+        "apiVersion": "networking.serving.volcano.sh/v1alpha1",
         "kind": "ModelRoute",
         "metadata": {"name": "x", "namespace": owner.key.namespace},
     }
     applied = await apply(api, Cache(), owner, [stamp(manifest, labels={}, owner=owner), config_map(owner)])
-    path = f"/apis/networking.kthena.io/v1alpha1/namespaces/{owner.key.namespace}/modelroutes/x"
+    path = f"/apis/networking.serving.volcano.sh/v1alpha1/namespaces/{owner.key.namespace}/modelroutes/x"
     message = f"the cluster does not serve this API: {path}"
     assert [(failure.reason, failure.message) for failure in applied.failed] == [(NO_SUCH_API, message)]
     assert applied.applied == (key_of(config_map(owner)),)

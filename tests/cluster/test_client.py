@@ -56,7 +56,7 @@ async def test_apply_removes_what_is_no_longer_said(cluster: Cluster, namespace:
 
 async def test_get_of_nothing_and_of_an_absent_api(cluster: Cluster, namespace: str) -> None:
     assert await cluster.get(Key("v1", "ConfigMap", namespace, "none")) is None
-    assert await cluster.get(Key("networking.kthena.io/v1alpha1", "ModelRoute", namespace, "none")) is None
+    assert await cluster.get(Key("networking.serving.volcano.sh/v1alpha1", "ModelRoute", namespace, "none")) is None
 
 
 async def test_dry_run_writes_nothing(cluster: Cluster, namespace: str) -> None:
@@ -157,7 +157,7 @@ async def test_the_servers_own_words(cluster: Cluster, namespace: str) -> None:
 
 async def test_serves(cluster: Cluster) -> None:
     assert await cluster.serves(CONFIG_MAPS)
-    assert not await cluster.serves(Kind("networking.kthena.io/v1alpha1", "ModelRoute", "modelroutes"))
+    assert not await cluster.serves(Kind("networking.serving.volcano.sh/v1alpha1", "ModelRoute", "modelroutes"))
     assert not await cluster.serves(Kind("apps/v1", "Nothing", "nothings"))
 
 

@@ -12,7 +12,7 @@ from kvpp_operator import names
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.decide import Decision, decide
 from kvpp_operator.ledger.claim import KV, Claim, Holder, Ledger, Owner
-from kvpp_operator.ledger.live import holder_of, live_claims
+from kvpp_operator.ledger.live import live_claims, signs
 from kvpp_operator.manifest import key_of
 from kvpp_operator.ports import PortRange
 from kvpp_operator.world import World
@@ -31,10 +31,7 @@ def after(decision: Decision, ledger: Ledger | None = None) -> World:
     assert decision.wished is not None
     assert decision.settled is not None
     owned = {key_of(manifest): copy.deepcopy(manifest) for manifest in decision.wished}
-    holders = frozenset(holder for manifest in owned.values() if (holder := holder_of(manifest)) is not None)
-    return World(
-        owned, ledger=ledger or decision.settled.ledger, live_claims=live_claims(owned.values()), holders=holders
-    )
+    return World(owned, (), ledger or decision.settled.ledger, live_claims(owned.values()), signs(owned.values()))
 
 
 def blocks(decision: Decision) -> dict[str, str]:

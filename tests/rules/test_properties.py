@@ -29,6 +29,48 @@ SCALARS = (
     | st.datetimes()
     | st.binary(max_size=4)
 )
+WORDS = st.sampled_from(
+    [
+        *(
+            "--seed",
+            "1",
+            "--seed=1",
+            "-tp",
+            "-tp4",
+            "--tensor_parallel_size",
+            "--no-enable-prefix-caching",
+            "--compilation-config.a.b",
+        ),
+        *(
+            "--kv-transfer-config",
+            '{"kv_connector": "MultiConnector", "kv_connector_extra_config": {"connectors": [1, {}]}}',
+            "--",
+        ),
+        *(
+            "-O3",
+            "-0.5",
+            "--config",
+            "a.yaml",
+            "--attention_config.indexer_kv_dtype=fp8",
+            "--hf-overrides",
+            "{",
+            "--block-size",
+            "-",
+            "",
+        ),
+        *(
+            "--speculative-config",
+            '{"method": "mtp"}',
+            "--kv-events-config",
+            "[]",
+            "--spec-method",
+            "ngram",
+            "--api-key",
+            "--help",
+        ),
+    ]
+)
+ARGUMENTS = st.lists(WORDS | st.text(max_size=6), max_size=6)
 KEYS = (
     st.text(max_size=8)
     | st.integers()

@@ -37,7 +37,7 @@ show: one of our names without our label, which is then left alone.
 - apiGroups: [leaderworkerset.x-k8s.io]
   resources: [leaderworkersets]
   verbs: {{ toJson $owned }}
-- apiGroups: [networking.kthena.io]
+- apiGroups: [networking.serving.volcano.sh]
   resources: [modelroutes, modelservers]
   verbs: {{ toJson $owned }}
 - apiGroups: [scheduling.volcano.sh]

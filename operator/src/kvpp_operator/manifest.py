@@ -100,8 +100,8 @@ KINDS: tuple[Kind, ...] = (
     Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", 40, optional=True),
     Kind("apps/v1", "Deployment", "deployments", WORKLOAD_ORDER),
     Kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", WORKLOAD_ORDER, optional=True),
-    Kind("networking.kthena.io/v1alpha1", "ModelServer", "modelservers", 60, optional=True),
-    Kind("networking.kthena.io/v1alpha1", "ModelRoute", "modelroutes", 61, optional=True),
+    Kind("networking.serving.volcano.sh/v1alpha1", "ModelServer", "modelservers", 60, optional=True),
+    Kind("networking.serving.volcano.sh/v1alpha1", "ModelRoute", "modelroutes", 61, optional=True),
 )
 
 DEPLOYMENTS = Kind(API_VERSION, KIND, "kvppdeployments")

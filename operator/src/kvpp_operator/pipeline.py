@@ -12,6 +12,7 @@ from kvpp_operator.configuration import Configuration
 from kvpp_operator.engine_ports import PortPlan, claimed_plan, owner_of, pod_network_plan, requests
 from kvpp_operator.ledger import claim as claims
 from kvpp_operator.ledger.claim import Ledger
+from kvpp_operator.ledger.live import holders
 from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Refusal
 from kvpp_operator.ledger.settle import Settled, settle
@@ -82,7 +83,7 @@ def settle_ports(drafted: Planned, world: World) -> Settled | None:
         world.ledger,
         wanted,
         live=world.live_claims,
-        keep=world.holders,
+        keep=holders(world.signs, world.ledger),
         owners=owners,
         reserved=reserved_ranges(resolved.npus_per_node, resolved.reserved_ports),
     )

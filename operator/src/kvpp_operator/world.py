@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kvpp_operator.ledger.claim import Claim, Holder, Ledger
+from kvpp_operator.ledger.claim import Claim, Ledger
+from kvpp_operator.ledger.live import Sign
 from kvpp_operator.manifest import Key, Manifest
 
 EMPTY = Ledger()
@@ -22,8 +23,8 @@ class World:
     ledger: Ledger = EMPTY
     """The cluster's port claims."""
     live_claims: tuple[Claim, ...] = ()
-    """What live engines of the whole cluster show of the ports they use."""
-    holders: frozenset[Holder] = frozenset()
+    """What live engines show of the ports they use: this deployment's, or everybody's where the whole cluster was read."""
+    signs: frozenset[Sign] = frozenset()
     """Engines of this deployment whose workload or pods are still there; their claims are kept."""
     uid: str = ""
     """Of the live deployment; "" offline."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+QUANTIZATION = {"model_quant_type": "W8A8_DYNAMIC", "version": "1.0.0"}
+"""The file that `--quantization ascend` reads (vllm_ascend/quantization/…/modelslim_config.py): which layer has which type;
+none is named, since no layer is made."""
+
 _COMMON: dict[str, Any] = {
     "torch_dtype": "bfloat16", "hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "attention_bias": False,
     "bos_token_id": 0, "eos_token_id": 1, "max_position_embeddings": 163840,

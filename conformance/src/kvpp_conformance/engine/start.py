@@ -73,12 +73,13 @@ class Start:
                 setattr(module, name, original)
 
     def _weights(self, model: dict[str, Any]) -> Path:
-        """A folder with a config.json like the model's, and no weights."""
+        """A folder with configurations like the model's, and no weights."""
         config = models.config(model)
         digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
         folder: Path = self.folder / digest
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "config.json").write_text(json.dumps(config))
+        (folder / "quant_model_description.json").write_text(json.dumps(models.QUANTIZATION))
         return folder
 
 

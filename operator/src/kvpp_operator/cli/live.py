@@ -13,7 +13,7 @@ from kvpp_operator.cluster.kubeconfig import KubeconfigError, load
 from kvpp_operator.cluster.ledger import KEY
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.ledger.claim import Ledger
-from kvpp_operator.ledger.live import holder_of, live_claims
+from kvpp_operator.ledger.live import holder_of, live_claims, signs
 from kvpp_operator.ledger.wire import parse
 from kvpp_operator.manifest import API_VERSION, KIND, KINDS, PODS, Key, Manifest, controller_of, key_of
 from kvpp_operator.world import World
@@ -74,8 +74,8 @@ async def world_of(cluster: Cluster, body: Any, ledger: Ledger) -> World:
             if controller is not None and controller["uid"] == live["metadata"]["uid"]:
                 owned[key_of(manifest)] = manifest
     pods = tuple(await listed(cluster, PODS, namespace, marked))
-    holders = frozenset(h for manifest in (*owned.values(), *pods) if (h := holder_of(manifest)) is not None)
-    return World(owned, pods, ledger, live_claims(owned.values()), holders, uid=live["metadata"]["uid"])
+    shown = signs((*owned.values(), *pods))
+    return World(owned, pods, ledger, live_claims(owned.values()), shown, uid=live["metadata"]["uid"])
 
 
 async def listed(cluster: Cluster, kind: Any, namespace: str, labels: str) -> list[Manifest]:

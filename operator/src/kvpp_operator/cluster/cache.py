@@ -156,7 +156,7 @@ def deployment_of(manifest: Manifest) -> DeploymentKey | None:
 
 
 def reduce_pod(pod: Manifest) -> Manifest:
-    """Keep what we ask of a pod: who it is, where it runs, what its containers do."""
+    """Keep what we ask of a pod: who it is, where it runs, which ports its containers name, what they do."""
     spec = pod.get("spec") or {}
     return {
         "apiVersion": PODS.api_version,
@@ -164,7 +164,10 @@ def reduce_pod(pod: Manifest) -> Manifest:
         "metadata": _without_managed_fields(pod)["metadata"],
         "spec": {
             **{name: spec[name] for name in ("nodeName", "hostNetwork") if name in spec},
-            "containers": [{"name": container["name"]} for container in spec.get("containers") or ()],
+            "containers": [
+                {name: container[name] for name in ("name", "ports") if name in container}
+                for container in spec.get("containers") or ()
+            ],
         },
         "status": pod.get("status") or {},
     }

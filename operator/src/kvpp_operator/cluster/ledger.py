@@ -189,13 +189,13 @@ async def in_turn(batch: list[Waiting[Any]], stored: Stored) -> tuple[Ledger, li
 
 
 async def shown(cluster: Cluster, deployment: DeploymentKey | None = None) -> AsyncIterator[Manifest]:
-    """Read workloads of ours and pods of engines: whole ones of the whole cluster, or one deployment's metadata."""
+    """Read workloads of ours and pods of engines, of the whole cluster or of one deployment."""
     for kind in ENGINES:
         marked = names.DEPLOYMENT if kind == PODS else f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
         labels = f"{names.DEPLOYMENT}={deployment.name}" if deployment else marked
         namespace = deployment.namespace if deployment else ""
         try:
-            async for item in cluster.list(kind, namespace=namespace, labels=labels, metadata_only=bool(deployment)):
+            async for item in cluster.list(kind, namespace=namespace, labels=labels):
                 yield item
         except ClusterError as problem:
             if problem.status != HTTPStatus.NOT_FOUND:  # an optional API that is absent holds nothing

@@ -11,7 +11,7 @@ from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.controller.gather import gather
 from kvpp_operator.decide import Decision, conclude, draft_of
 from kvpp_operator.ledger.claim import Ledger
-from kvpp_operator.ledger.live import holder_of
+from kvpp_operator.ledger.live import holders, signs
 from kvpp_operator.ledger.settle import release
 from kvpp_operator.ledger.wire import parse
 from kvpp_operator.manifest import API_VERSION, KIND, Key, Owner
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.configuration import Configuration
     from kvpp_operator.ledger.claim import Holder
+    from kvpp_operator.ledger.live import Sign
     from kvpp_operator.ledger.settle import Settled
     from kvpp_operator.manifest import DeploymentKey, Manifest
     from kvpp_operator.pipeline import Planned
@@ -81,7 +82,7 @@ class Claims:
             successor = await deployment_now(cluster, key)
             owners = {claim.holder.owner for claim in ledger if is_of(claim.holder, key)}
             gone = {owner for owner in owners if successor is None or owner.uid != successor["metadata"]["uid"]}
-            return release(ledger, await holders_now(cluster, key), gone), None
+            return release(ledger, holders(await signs_now(cluster, key), ledger), gone), None
 
         await self.keeper(cluster, cache).take(turn)
 
@@ -101,7 +102,7 @@ class Asking:
         if settled.changes and look is None:
             raise NeedsLook  # what it shows may have been given to others that run
         if settled.freed:
-            settled = self.settle(replace(world, holders=world.holders | await self.holders()))
+            settled = self.settle(replace(world, signs=world.signs | await self.signs()))
         return settled.ledger, settled
 
     def settle(self, world: World) -> Settled:
@@ -109,8 +110,8 @@ class Asking:
         assert settled is not None
         return settled
 
-    async def holders(self) -> frozenset[Holder]:
-        """Who is there, and a look at the spec, both younger than the ledger: only then may a claim be freed.
+    async def signs(self) -> frozenset[Sign]:
+        """A look at who is there, and at the spec, both younger than the ledger: only then may a claim be freed.
 
         Else the claims of a newer spec, written by another operator a moment ago, would look like nobody's.
         """
@@ -119,12 +120,13 @@ class Asking:
         identity = (now or {"metadata": {}})["metadata"]
         if any(identity.get(name) != self._body["metadata"].get(name) for name in ("uid", "generation")):
             raise ClusterError(HTTPStatus.CONFLICT, "Conflict", f"{key} has changed meanwhile")
-        return await holders_now(self._cluster, key)
+        return await signs_now(self._cluster, key)
 
 
 def starts_nothing(settled: Settled, world: World) -> bool:
     """Whether all engines have their workloads; before one is started, the ledger itself is asked, not the watch."""
-    return all(claim.holder in world.holders for claim in settled.claims)
+    there = {sign.holder for sign in world.signs}
+    return all(claim.holder in there for claim in settled.claims)
 
 
 def is_of(holder: Holder, key: DeploymentKey) -> bool:
@@ -137,6 +139,6 @@ async def deployment_now(cluster: Cluster, key: DeploymentKey) -> Manifest | Non
     return None if found is None or found["metadata"].get("deletionTimestamp") else found
 
 
-async def holders_now(cluster: Cluster, key: DeploymentKey) -> frozenset[Holder]:
+async def signs_now(cluster: Cluster, key: DeploymentKey) -> frozenset[Sign]:
     """Engines of a deployment that workloads or pods show, as the API server says now."""
-    return frozenset([holder async for item in shown(cluster, key) if (holder := holder_of(item)) is not None])
+    return signs([item async for item in shown(cluster, key)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvpp_operator.ledger.live import holder_of, live_claims
+from kvpp_operator.ledger.live import live_claims, signs
 from kvpp_operator.manifest import Owner, controller_of, key_of
 from kvpp_operator.world import World
 
@@ -17,8 +17,7 @@ def gather(cache: Cache, owner: Owner) -> World:
     """What is known of a deployment: its objects, its engines' pods, and what both show of ports."""
     owned = {key_of(manifest): manifest for manifest in cache.owned(owner.key) if is_ours(manifest, owner)}
     pods = cache.pods(owner.key)
-    holders = {holder for manifest in (*owned.values(), *pods) if (holder := holder_of(manifest)) is not None}
-    return World(owned=owned, pods=pods, live_claims=live_claims(owned.values()), holders=frozenset(holders))
+    return World(owned=owned, pods=pods, live_claims=live_claims(owned.values()), signs=signs((*owned.values(), *pods)))
 
 
 def is_ours(manifest: Manifest, owner: Owner) -> bool:

@@ -8,7 +8,7 @@ and the API port, last of it (`ports.host_layout`).
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvpp_operator import names
 from kvpp_operator.ledger.claim import HOST, KV, Claim, Holder, Ledger, Owner
@@ -49,6 +49,40 @@ def holder_of(manifest: Manifest) -> Holder | None:
     uid = next(iter(uids), None) or _map(metadata, "annotations").get(OWNER_UID) or ""
     owner = Owner(str(metadata.get("namespace", "")), str(labels[names.DEPLOYMENT]), str(uid))
     return Holder(owner, str(labels[names.ROLE]), int(str(index)), str(labels.get(names.REVISION, "")))
+
+
+class Sign(NamedTuple):
+    """That an engine is there: its workload, or a pod of it, which knows the deployment's name but not its uid."""
+
+    holder: Holder
+    ports: frozenset[int] = frozenset()
+    """Those of the hosts that it names."""
+
+
+def signs(manifests: Iterable[Manifest]) -> frozenset[Sign]:
+    """What these workloads and pods say of who is there; pods may be reduced to what the cache keeps of them."""
+    return frozenset(Sign(holder, _ports(item)) for item in manifests if (holder := holder_of(item)) is not None)
+
+
+def holders(found: Iterable[Sign], ledger: Ledger) -> frozenset[Holder]:
+    """Who is there. A port that a pod names tells which of several namesakes it is of; without one it may be any."""
+    found = tuple(found)
+    unsure = [sign for sign in found if not sign.holder.owner.uid]
+    known = {sign.holder for sign in found if sign.holder.owner.uid}
+    for sign in unsure:
+        namesakes = (claim for claim in ledger if claim.holder.without_uid == sign.holder)
+        exact = {claim.holder for claim in namesakes if any(port in claim.block for port in sign.ports)}
+        known |= exact or {sign.holder}
+    return frozenset(known)
+
+
+def _ports(manifest: Manifest) -> frozenset[int]:
+    spec = _map(manifest, "spec")
+    if spec.get("hostNetwork") is not True:
+        return frozenset()
+    containers = [container for container in spec.get("containers") or [] if isinstance(container, dict)]
+    ports = [port for container in containers for port in container.get("ports") or [] if isinstance(port, dict)]
+    return frozenset(_port(port.get("containerPort")) for port in ports)
 
 
 def live_claims(manifests: Iterable[Manifest]) -> tuple[Claim, ...]:

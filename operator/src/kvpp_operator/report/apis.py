@@ -30,9 +30,9 @@ APIS = (
         f"kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws/releases/download/{LWS_NEWEST}/manifests.yaml"),
     Api("PodGroup", "Volcano", "(scheduling.volcano.sh/v1beta1)", "Gang-scheduled engines (spec.gang)",
         "https://volcano.sh/en/docs/installation, or Volcano of MindCluster or CCE; or remove spec.gang"),
-    Api("ModelServer", "kthena", "(networking.kthena.io/v1alpha1)", "Routers of type Kthena",
+    Api("ModelServer", "kthena", "(networking.serving.volcano.sh/v1alpha1)", "Routers of type Kthena",
         "https://kthena.volcano.sh, or choose another spec.router.type"),
-    Api("ModelRoute", "kthena", "(networking.kthena.io/v1alpha1)", "Routers of type Kthena",
+    Api("ModelRoute", "kthena", "(networking.serving.volcano.sh/v1alpha1)", "Routers of type Kthena",
         "https://kthena.volcano.sh, or choose another spec.router.type"),
 )  # fmt: skip
 BY_KIND = {api.kind: api for api in APIS}

@@ -12,6 +12,13 @@ SCHEDULER = "vLLM 0.28 to 0.30 SchedulerConfig.verify_max_model_len"
 ROLES = ("unified", "prefill", "decode")
 
 
+def has_room(role: str) -> str:
+    """CEL: a step of that role takes a token of each sequence, as far as both numbers are said."""
+    sizes = f"self.{role}.scheduler"
+    unsaid = f"!has(self.{role}) || !has({sizes}.maxNumBatchedTokens) || !has({sizes}.maxNumSeqs)"
+    return f"{unsaid} || {sizes}.maxNumBatchedTokens >= {sizes}.maxNumSeqs"
+
+
 @rule(
     "SIZE001",
     severity="error",
@@ -19,14 +26,7 @@ ROLES = ("unified", "prefill", "decode")
     source=SCHEDULER,
     message="A step takes at least one token of each sequence: maxNumBatchedTokens must not be below maxNumSeqs.",
     fix="",
-    cel=tuple(
-        Cel(
-            f"!has(self.{role}) || !has(self.{role}.scheduler) || !has(self.{role}.scheduler.maxNumBatchedTokens) || !has(self.{role}.scheduler.maxNumSeqs)"
-            f" || self.{role}.scheduler.maxNumBatchedTokens >= self.{role}.scheduler.maxNumSeqs",
-            field_path=f".{role}.scheduler.maxNumBatchedTokens",
-        )
-        for role in ROLES
-    ),
+    cel=tuple(Cel(has_room(role), field_path=f".{role}.scheduler.maxNumBatchedTokens") for role in ROLES),
 )
 def fewer_tokens_than_sequences(resolved: Resolved, _: World) -> Iterator[Fact]:
     """Fewer tokens in a step than sequences."""
