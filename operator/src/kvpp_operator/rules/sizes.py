@@ -15,7 +15,7 @@ ROLES = ("unified", "prefill", "decode")
 def has_room(role: str) -> str:
     """CEL: a step of that role takes a token of each sequence, as far as both numbers are said."""
     sizes = f"self.{role}.scheduler"
-    unsaid = f"!has(self.{role}) || !has({sizes}.maxNumBatchedTokens) || !has({sizes}.maxNumSeqs)"
+    unsaid = f"!has(self.{role}) || !has({sizes}) || !has({sizes}.maxNumBatchedTokens) || !has({sizes}.maxNumSeqs)"
     return f"{unsaid} || {sizes}.maxNumBatchedTokens >= {sizes}.maxNumSeqs"
 
 
