@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kvpp_operator import names
-from kvpp_operator.ledger.claim import HOST, KV, Claim, Holder, Owner
-from kvpp_operator.ledger.live import OWNER_UID, holder_of, live_claims, with_uids
+from kvpp_operator.ledger.claim import HOST, KV, Claim, Holder, Ledger, Owner
+from kvpp_operator.ledger.live import holder_of, holders, live_claims, signs, with_uids
 from kvpp_operator.ports import PortRange
 
 OWNER = Owner("team", "demo", "u1")
@@ -72,18 +72,49 @@ def test_workloads(manifest: dict[str, Any], expected: set[tuple[str, str]]) -> 
     assert expected == shown(manifest)
 
 
-def test_a_pod_says_what_its_workload_says_once() -> None:
-    pod = {"kind": "Pod", "metadata": metadata(owned=False) | {"annotations": {OWNER_UID: "u1"}}, "spec": pod_spec()}
-    assert shown(deployment(pod_spec()), pod) == BOTH
-    assert len(live_claims([deployment(pod_spec()), pod])) == 2
+def pod(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": metadata(owned=False), "spec": spec}
 
 
-def test_a_pod_without_the_annotation_is_recognised_by_its_block() -> None:
-    pod = {"kind": "Pod", "metadata": metadata(owned=False), "spec": pod_spec()}
-    claims = live_claims([pod])
+def test_a_pod_is_recognised_by_its_block() -> None:
+    claims = live_claims([pod(pod_spec())])
     assert {claim.holder.owner.uid for claim in claims} == {""}
     known = [Claim(PortRange(22100, 22116), HOLDER, KV)]
     assert [claim.holder.owner.uid for claim in with_uids(claims, known)] == ["", "u1"]
+
+
+OLD = HOLDER._replace(owner=OWNER._replace(uid="u0"))
+NAMESAKES = Ledger((
+    Claim(PortRange(17001, 17019), OLD, HOST), Claim(PortRange(22000, 22016), OLD, KV),
+    Claim(PortRange(17020, 17038), HOLDER, HOST), Claim(PortRange(22100, 22116), HOLDER, KV),
+))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [
+        ([17019], {OLD}),  # the API port, last of the host block
+        ([17038], {HOLDER}),
+        ([17038, 22116], {HOLDER}),
+        # A worker of a decode engine names no port: it may be of either.
+        ([], {HOLDER.without_uid}),
+        ([9999], {HOLDER.without_uid}),
+    ],
+)
+def test_a_port_tells_namesakes_apart(ports: list[int], expected: set[Holder]) -> None:
+    """Else the claims of a deleted deployment would stay for as long as its successor's engines run."""
+    container = {"name": names.CONTAINER, "ports": [{"containerPort": port} for port in ports]}
+    found = signs([pod({"hostNetwork": True, "containers": [container]})])
+    assert holders(found, NAMESAKES) == expected
+
+
+def test_a_pod_with_an_address_of_its_own_says_nothing_of_hosts() -> None:
+    container = {"name": names.CONTAINER, "ports": [{"containerPort": 17019}]}
+    assert holders(signs([pod({"containers": [container]})]), NAMESAKES) == {HOLDER.without_uid}
+
+
+def test_a_workload_knows_its_deployment() -> None:
+    assert holders(signs([deployment(pod_spec()), {"kind": "Service", "metadata": {}}]), NAMESAKES) == {HOLDER}
 
 
 @pytest.mark.parametrize("index", [None, "", "x", "-1", "²"])

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kvpp_operator.manifest import Manifest
 
 OWNER_KIND = "KVPPDeployment"
-OWNER_UID = f"{names.DOMAIN}/deployment-uid"
-"""Annotation of pods: their owner reference names a ReplicaSet or a LeaderWorkerSet's StatefulSet."""
 
 POD_SPECS = (
     ("spec",),
@@ -38,7 +36,10 @@ SIZES = {
 
 
 def holder_of(manifest: Manifest) -> Holder | None:
-    """Read whose object this is; None when its labels don't say. The uid of a pod without OWNER_UID is unknown: ""."""
+    """Read whose object this is; None when its labels don't say.
+
+    A pod's uid of its deployment is "": its owner reference names a ReplicaSet or a LeaderWorkerSet's StatefulSet.
+    """
     metadata = _map(manifest, "metadata")
     labels = _map(metadata, "labels")
     index = labels.get(names.ENGINE)
@@ -46,7 +47,7 @@ def holder_of(manifest: Manifest) -> Holder | None:
         return None
     references = [reference for reference in metadata.get("ownerReferences") or [] if isinstance(reference, dict)]
     uids = [reference.get("uid") for reference in references if reference.get("kind") == OWNER_KIND]
-    uid = next(iter(uids), None) or _map(metadata, "annotations").get(OWNER_UID) or ""
+    uid = next(iter(uids), None) or ""
     owner = Owner(str(metadata.get("namespace", "")), str(labels[names.DEPLOYMENT]), str(uid))
     return Holder(owner, str(labels[names.ROLE]), int(str(index)), str(labels.get(names.REVISION, "")))
 
