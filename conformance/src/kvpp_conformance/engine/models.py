@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-QUANTIZATION = {"model_quant_type": "W8A8_DYNAMIC", "version": "1.0.0"}
-"""The file that `--quantization ascend` reads (vllm_ascend/quantization/…/modelslim_config.py): which layer has which type;
-none is named, since no layer is made."""
+FILES: dict[str, dict[str, Any]] = {
+    "quant_model_description.json": {"model_quant_type": "W8A8_DYNAMIC", "version": "1.0.0"},
+    "tokenizer.json": {
+        "version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"<unk>": 0}, "unk_token": "<unk>"},
+    },
+    "tokenizer_config.json": {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>"},
+}  # fmt: skip
+"""What else lies beside weights: the quantization of each layer (read for `--quantization ascend`; none is named, since no
+layer is made) and a tokenizer of one word (read where a reasoning parser is chosen)."""
 
 _COMMON: dict[str, Any] = {
     "torch_dtype": "bfloat16", "hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False, "attention_bias": False,

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from kvpp_conformance.engine import models
 from kvpp_conformance.engine.commandline import CommandLine, Refused
 
@@ -29,9 +31,11 @@ class Start:
     def __init__(self, line: CommandLine, folder: Path) -> None:
         self.line, self.folder = line, folder
         # vLLM asks a model class what it can do in a process of its own, which would lack the stand-ins for the hardware.
-        importlib.import_module("vllm.model_executor.models.registry")._run_in_subprocess = _here  # noqa: SLF001
+        registry: Any = importlib.import_module("vllm.model_executor.models.registry")
+        registry._run_in_subprocess = _here  # noqa: SLF001
         # vLLM believes in Triton only with a driver for it; the images have triton-ascend (facts section 9).
-        importlib.import_module("vllm.config.vllm").HAS_TRITON = True
+        config: Any = importlib.import_module("vllm.config.vllm")
+        config.HAS_TRITON = True
 
     def can_judge(self, arguments: argparse.Namespace) -> bool:
         """Not where a draft model's own configuration is read: there is none to read."""
@@ -78,8 +82,8 @@ class Start:
         digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
         folder: Path = self.folder / digest
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(config))
-        (folder / "quant_model_description.json").write_text(json.dumps(models.QUANTIZATION))
+        for name, content in {"config.json": config, **models.FILES}.items():
+            (folder / name).write_text(json.dumps(content))
         return folder
 
 
@@ -104,8 +108,12 @@ class _Loop:
     def run(_nothing: None) -> None: ...
 
 
-def _message(error: BaseException) -> str:
-    text = str(error).strip() or type(error).__name__
-    if "Value error, " in text:  # pydantic's frame around a ValueError of a validator
-        return text.split("Value error, ", 1)[1].split(" [type=", 1)[0]
-    return text
+def _message(error: Exception) -> str:
+    """The engine's words without pydantic's frame around them; the first of several."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        said = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ").strip()
+        place = ".".join(map(str, first["loc"]))
+        said = said or "an assertion without words"
+        return f"{place}: {said}" if place else said
+    return str(error).strip() or type(error).__name__
