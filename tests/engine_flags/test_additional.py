@@ -35,7 +35,7 @@ def test_keys_are_judged(config: dict[str, Any], expected: list[tuple[str, str, 
 
 
 def test_a_key_may_be_newer_than_the_release() -> None:
-    config = {"enable_pcp_o_proj_weight_sharding": True}
+    config = {"c8_enable_reshape_optim": True}
 
     assert [one.stops_the_engine for one in check_additional(config, catalogue("0.28.0rc1"))] == [True]
     assert [*check_additional(config, catalogue("0.30.0rc2"))] == []
