@@ -31,6 +31,9 @@ JSON = "application/json"
 NO_SUCH_API = "NoSuchAPI"
 # Said by a group that has lost its resource; a group that never was answers in plain text.
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
+# An apply with a field that the schema does not have, or a value of another type: an internal error by its status, but the
+# same object is refused for ever (structured-merge-diff; seen with Kubernetes 1.36).
+WRONG_SHAPE = "failed to create typed patch object"
 
 
 # Inside a quoted YAML text these break the line, or are refused as unprintable; escaped they are themselves.
@@ -181,4 +184,7 @@ def _error(response: aiohttp.ClientResponse, raw: bytes) -> ClusterError:
     if response.status == HTTPStatus.NOT_FOUND and (not reason or message == UNKNOWN_RESOURCE):
         reason, message = NO_SUCH_API, f"the cluster does not serve this API: {response.url.path}"
     message = message or f"{response.status} {response.reason}"
-    return ClusterError(response.status, reason, message, retry_after_seconds=retry_after, fields=fields)
+    status_code = response.status
+    if status_code == HTTPStatus.INTERNAL_SERVER_ERROR and message.startswith(WRONG_SHAPE):
+        status_code, reason = HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid"
+    return ClusterError(status_code, reason, message, retry_after_seconds=retry_after, fields=fields)
