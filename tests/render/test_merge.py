@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+import specs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvpp_operator.render.merge import identity_of, merge, merge_pod
+from kvpp_operator.render.merge import LIST_KEYS, identity_of, merge, merge_pod
 
 OURS: dict[str, Any] = {
     "metadata": {"labels": {"app": "kvpp"}},
@@ -134,3 +136,13 @@ def parts(containers: list[dict[str, Any]]) -> list[tuple[str, Any]]:
 
 def test_lists_without_a_key_are_replaced_whole() -> None:
     assert merge({"args": ["a", "b"]}, {"args": ["c"]}) == {"args": ["c"]}
+
+
+def test_the_documented_table_is_the_one_that_merges() -> None:
+    page = (specs.ROOT / "docs" / "nodes.md").read_text("utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.MULTILINE))
+    assert {
+        name: tuple(re.findall(r"`(\w+)`", row)[: len(LIST_KEYS[name])])
+        for name, row in rows.items()
+        if name in LIST_KEYS
+    } == LIST_KEYS

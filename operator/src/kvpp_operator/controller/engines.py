@@ -80,10 +80,13 @@ async def release(cluster: Cluster, pods: Iterable[Manifest], now: str) -> float
         if due > 0:
             waits.append(due)
             continue
-        logger.warning(
-            "taking away a pod of a lost node", extra={"pod": str(key_of(pod)), "node": pod["spec"].get("nodeName")}
-        )
-        await cluster.delete(key_of(pod), uid=pod["metadata"]["uid"], grace_seconds=0)
+        about = {"pod": str(key_of(pod)), "node": pod["spec"].get("nodeName")}
+        logger.warning("taking away a pod of a lost node", extra=about)
+        try:
+            await cluster.delete(key_of(pod), uid=pod["metadata"]["uid"], grace_seconds=0)
+        except ClusterError as error:  # a cluster may not grant it; the rest of the look is none the worse
+            logger.warning("cannot take it away", extra={**about, "problem": error.message})
+            waits.append(LOST_MARGIN_SECONDS)
     return min(waits, default=None)
 
 

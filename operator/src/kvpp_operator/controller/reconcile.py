@@ -66,7 +66,7 @@ class Reconciler:
         if problem is not None:
             raise problem  # the queue comes back with growing delays
         return sooner(
-            await release(cluster, cache.pods(key), self.clock()),
+            None if report.suspended else await release(cluster, cache.pods(key), self.clock()),
             RETRY_SECONDS if outcome.reason != "Applied" or report.ports.reason == "PortsUnavailable" else None,
             RETRY_SECONDS if unexplained(report.engines) else None,
         )
@@ -79,8 +79,13 @@ def sooner(*seconds: float | None) -> float | None:
 async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, owner: Owner) -> Outcome:
     """Apply what is wished; or make way for it; or, for a refused spec, leave everything as it is."""
     if decision.wished is not None:
-        if is_new_revision(cache, decision.wished) and (refused := await rehearse(cluster, cache, decision.wished)):
-            return replace(outcome_of(Applied(failed=refused)), kept_old=True)
+        if is_new_revision(cache, decision.wished):
+            try:
+                refused = await rehearse(cluster, cache, decision.wished)
+            except ClusterError as error:
+                return Outcome("Retrying", str(error), kept_old=True)
+            if refused:
+                return replace(outcome_of(Applied(failed=refused)), kept_old=True)
         return outcome_of(await apply(cluster, cache, owner, decision.wished))
     if decision.make_way:
         keep = [key_of(manifest) for manifest in cache.owned(owner.key)]
