@@ -98,3 +98,11 @@ TRANSFER_ENV: dict[tuple[str, str], dict[str, str]] = {
 
 HUGE_PAGES: dict[tuple[str, str], str] = {("A2", "RoCE"): "64Gi", ("A3", "RoCE"): "64Gi"}
 """`hugepages-2Mi` of a pod with a Mooncake or memcache pool over RoCE; UB and HCCS need none (facts 11.1)."""
+
+SHARED_MEMORY_GIBIBYTES_PER_DEVICE = 16
+"""A small /dev/shm hangs HCCL's start: the engine's CI went from 15Gi to 128Gi for eight NPUs (vllm-ascend #8693)."""
+
+
+def shared_memory(devices: int) -> str:
+    """Size of a pod's /dev/shm by its NPUs, a quantity."""
+    return f"{max(devices, 1) * SHARED_MEMORY_GIBIBYTES_PER_DEVICE}Gi"

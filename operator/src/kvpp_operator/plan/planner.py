@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kvpp_operator.api.base import duration_seconds
 from kvpp_operator.api.model import Image
+from kvpp_operator.catalogue.chips import shared_memory
 from kvpp_operator.engine_ports import EnginePortsByEngine
 from kvpp_operator.plan.connectors import connectors
 from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
@@ -16,9 +17,6 @@ from kvpp_operator.resolve import Resolved, ResolvedRole
 POD_INTERFACE = "eth0"
 CPUS_PER_DEVICE = 5
 """The engine binds its threads to CPUs on ARM hosts and wants five for each NPU (launch facts 11.1, CPU)."""
-
-SHARED_MEMORY_GIBIBYTES_PER_DEVICE = 16
-"""A small /dev/shm hangs HCCL's start: the engine's CI went from 15Gi to 128Gi for eight NPUs (vllm-ascend #8693)."""
 
 START_SECONDS = 1800
 START_SECONDS_PER_GIGABYTE = 3
@@ -60,8 +58,7 @@ def plan_role(resolved: Resolved, role: ResolvedRole) -> RolePlan:
         model_runner_v2=needs_model_runner_v2(role),
         startup_seconds=startup_seconds(resolved, role),
         shutdown_seconds=duration_seconds(role.role.shutdown_timeout),
-        shared_memory=role.role.shared_memory
-        or f"{max(role.devices_per_pod * SHARED_MEMORY_GIBIBYTES_PER_DEVICE, 16)}Gi",
+        shared_memory=role.role.shared_memory or shared_memory(role.devices_per_pod),
         cpus=role.devices_per_pod * CPUS_PER_DEVICE,
         interface=interface(resolved),
         apart_from={"prefill": "decode", "decode": "prefill"}.get(role.name)

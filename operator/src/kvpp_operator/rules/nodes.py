@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import prod
+from typing import Any
 
-from kvpp_operator.catalogue.chips import TRANSFER_ENV
-from kvpp_operator.resolve import Resolved, ResolvedRole
+from kvpp_operator.catalogue.chips import TRANSFER_ENV, shared_memory
+from kvpp_operator.manifest import quantity
+from kvpp_operator.resolve import Resolved, ResolvedRole, Written
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
+from kvpp_operator.rules.fragments import containers
 from kvpp_operator.world import World
 
 NODES = "design 4.5: nodes = ceil(world / devices per node), the world divides by them"
@@ -194,3 +197,56 @@ def roles_on_different_fabrics(resolved: Resolved, _: World) -> Iterator[Fact]:
         overridden = [role.path for role in (prefill, decode) if role.role.accelerator.model_fields_set]
         fix = tuple(Remove(f"{path}.accelerator") for path in overridden)
         yield Fact(f"{overridden[0] if overridden else 'spec'}.accelerator", first.chip.name, fix, words)
+
+
+@rule(
+    "NODE009",
+    severity="warning",
+    evidence="guide",
+    source="reference: vLLM Ascend on real Kubernetes, 2.3 and 10: the pool guide starts 950 containers privileged; nobody "
+    "has shown /dev/ummu and /dev/uburma at work without",
+    message="Engines on {value} join the pool unprivileged, which is not verified: only privileged examples are published.",
+    fix="or say securityContext.privileged of container vllm in podTemplate, either way",
+)
+def unverified_without_privileges(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A pool on 950, where only privileged containers have been shown."""
+    for role in resolved.roles:
+        chip = role.accelerator.chip.name
+        is_said = any("privileged" in context for written in role.written for context in security_contexts(written))
+        if resolved.spec.pooling is not None and role.name != "decode" and chip.startswith("950") and not is_said:
+            yield Fact("spec.pooling", chip, (Remove("spec.pooling"),))
+
+
+def security_contexts(written: Written) -> Iterator[Mapping[str, Any]]:
+    for _path, container in containers(written):
+        context = container.get("securityContext")
+        if isinstance(context, Mapping):
+            yield context
+
+
+@rule(
+    "NODE010",
+    severity="warning",
+    evidence="guide",
+    source="contract, sharedMemory: it counts in a memory limit if there is one; Kubernetes charges pages of a memory volume "
+    "to the container",
+    message="Shared memory may hold {shared}, but the engine's container is limited to {value} of memory, which it counts in.",
+    fix="or set sharedMemory to less",
+)
+def memory_limit_below_shared_memory(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A memory limit that /dev/shm alone could use up."""
+    for role in resolved.roles:
+        shared = role.role.shared_memory or shared_memory(role.devices_per_pod)
+        for written in role.written:
+            for path, container in containers(written):
+                limit = memory_limit(container)
+                least, most = quantity(shared), quantity(limit)
+                if least is not None and most is not None and most < least:
+                    place = f"{path}.resources.limits.memory"
+                    yield Fact(place, limit, (Remove(place),), {"shared": shared})
+
+
+def memory_limit(container: Mapping[str, Any]) -> Any:
+    resources = container.get("resources")
+    limits = resources.get("limits") if isinstance(resources, Mapping) else None
+    return limits.get("memory") if isinstance(limits, Mapping) else None

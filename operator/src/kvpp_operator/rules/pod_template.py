@@ -201,3 +201,29 @@ def engines_name_for_another_container(resolved: Resolved, _: World) -> Iterator
             for place, container in entries(path, spec, "initContainers"):
                 if container.get("name") == names.CONTAINER:
                     yield Fact(f"{place}.name", names.CONTAINER, (Set(f"{place}.name", "prepare"),))
+
+
+API_PORT, API_PORT_NAME = 8000, "http"
+
+
+@rule(
+    "POD009",
+    severity="error",
+    evidence="guide",
+    source="contract, podTemplate; probes, Services and the router look for the port called http",
+    message="The port called http is the engine's API and no other; {value} does not fit that.",
+    fix="",
+)
+def engines_port_under_another_name(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """The API's port renamed, or its name given to another port."""
+    for written in places(resolved):
+        for path, container in containers(written):
+            for place, port in entries(path, container, "ports"):
+                name, number = port.get("name"), port.get("containerPort")
+                is_api = (
+                    number == API_PORT
+                    and port.get("protocol", "TCP") == "TCP"
+                    and not resolved.spec.networking.host_network
+                )
+                if isinstance(name, str) and (name == API_PORT_NAME) != is_api and (is_api or name == API_PORT_NAME):
+                    yield Fact(f"{place}.name", name, (Remove(f"{place}.name"),))
