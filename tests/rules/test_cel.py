@@ -20,6 +20,8 @@ from kvpp_operator.rules import RULES, judge
 from kvpp_operator.world import OFFLINE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kvpp_devcluster.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -59,8 +61,10 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def server(local_cluster: LocalCluster) -> Server:
-    return Server(local_cluster)
+def server(local_cluster: LocalCluster) -> Iterator[Server]:
+    found = Server(local_cluster)
+    yield found
+    found.connection.close()
 
 
 def ours(document: Any) -> set[str]:
