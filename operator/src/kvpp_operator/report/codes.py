@@ -74,9 +74,10 @@ CODES: tuple[Code, ...] = (
          "`networking.reservedPorts`.", "kube-scheduler"),
     Code("apart", "scheduling", r"didn't match pod anti-affinity rules",
          "Prefill and decode of one deployment don't share a node on the pod network, and the other nodes are full.",
-         "add a node, or remove the anti-affinity by podTemplate.spec.affinity: null",
-         "Add a node. Where chips reach each other inside a node over the pod network too, `podTemplate.spec.affinity: null` "
-         "takes the rule away.", "vllm-ascend #14506"),
+         "add a node",
+         "Add a node. Where chips reach each other inside a node over the pod network too, an empty list at "
+         "`podTemplate.spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution` takes the rule away.",
+         "vllm-ascend #14506"),
     Code("node-lost", "scheduling", r"Taint manager: deleting",
          "The pod's node is unreachable or not ready, or was tainted NoExecute by hand.", "the engine comes back on another node",
          "Nothing, if the node is known to be down: after Kubernetes' own 300 s (a toleration of `podTemplate` changes them), the "
