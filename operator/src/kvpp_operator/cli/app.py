@@ -118,14 +118,15 @@ def ports(
 
     configuration = judging.configuration_from(config)
     if files:
-        ledger, engines = accepted_or_exit(judging.judge_files(files, config)).ledger, None
+        ledger = accepted_or_exit(judging.judge_files(files, config)).ledger
+        host = pages.Host(node) if node else None
     else:
-        ledger, engines = judging.live_ports(node)
-    window = pages.window_of(configuration)
-    if node is not None and output is TextFormat.TEXT:
-        sys.stdout.write(pages.node_text(ledger, pages.NPUS_PER_NODE, configuration, engines))
+        ledger, host = judging.live_ports(node, configuration)
+    as_json = output is TextFormat.JSON
+    if host is not None:
+        sys.stdout.write((pages.node_json if as_json else pages.node_text)(ledger, configuration, host))
     else:
-        sys.stdout.write(pages.to_json(ledger, window) if output is TextFormat.JSON else pages.to_text(ledger, window))
+        sys.stdout.write((pages.to_json if as_json else pages.to_text)(ledger, configuration))
 
 
 @app.command()

@@ -12,6 +12,7 @@ import typer
 from pydantic import ValidationError
 
 from kvpp_operator.cli.documents import Document, Unreadable, read
+from kvpp_operator.cli.ports import Host
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.pipeline import Planned, plan_together
@@ -94,14 +95,17 @@ def live_worlds(bodies: Sequence[Any]) -> list[World]:
         usage_error(f"--live: {problem}")
 
 
-def live_ports(node: str | None) -> tuple[Ledger, list[tuple[str, str, int]] | None]:
-    """The cluster's ledger and, for a node, the engines that run there as (deployment, role, index)."""
+def live_ports(node: str | None, configuration: Configuration) -> tuple[Ledger, Host | None]:
+    """The cluster's ledger, and for a node what it is and which engines run there."""
     from kvpp_operator.cli import live
 
     try:
-        return live.read_ports(node)
+        ledger, host = live.read_ports(node, configuration)
     except (live.ClusterError, live.KubeconfigError) as problem:
         usage_error(f"the port ledger can't be read: {problem}")
+    if node is not None and host is None:
+        usage_error(f"there is no node {node}")
+    return ledger, host
 
 
 def usage_error(message: str) -> NoReturn:

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvpp_operator import names
+from kvpp_operator.cli.ports import Host, resource_names
 from kvpp_operator.cluster.access import Access
 from kvpp_operator.cluster.client import Cluster
 from kvpp_operator.cluster.kubeconfig import KubeconfigError, load
 from kvpp_operator.cluster.ledger import KEY
 from kvpp_operator.cluster.transport import ClusterError
+from kvpp_operator.configuration import Configuration
 from kvpp_operator.ledger.claim import Ledger
-from kvpp_operator.ledger.live import holder_of, live_claims, signs
+from kvpp_operator.ledger.live import holders, live_claims, signs
 from kvpp_operator.ledger.wire import parse
 from kvpp_operator.manifest import API_VERSION, KIND, KINDS, PODS, Key, Manifest, controller_of, key_of
 from kvpp_operator.world import World
@@ -26,19 +28,26 @@ def worlds_of(bodies: Sequence[Any]) -> list[World]:
     return asyncio.run(read_worlds(bodies))
 
 
-def read_ports(node: str | None) -> tuple[Ledger, list[tuple[str, str, int]] | None]:
-    """The ledger; with a node, the engines whose pods run there as (namespace/name, role, index)."""
+def read_ports(node: str | None, configuration: Configuration) -> tuple[Ledger, Host | None]:
+    """The ledger; with a node, what is known of it, None when there is no such node."""
 
-    async def read() -> tuple[Ledger, list[tuple[str, str, int]] | None]:
+    async def read() -> tuple[Ledger, Host | None]:
         async with Cluster(Access(load)) as cluster:
             ledger = await ledger_of(cluster)
-            if node is None:
+            found = await cluster.get(Key("v1", "Node", "", node)) if node else None
+            if found is None:
                 return ledger, None
             pods = await listed(cluster, PODS, "", names.DEPLOYMENT)
-            here = [holder_of(pod) for pod in pods if pod.get("spec", {}).get("nodeName") == node]
-            return ledger, [(str(h.owner), h.role, h.engine) for h in here if h is not None]
+            here = [pod for pod in pods if pod.get("spec", {}).get("nodeName") == node]
+            return ledger, Host(found["metadata"]["name"], npus_of(found, configuration), holders(signs(here), ledger))
 
     return asyncio.run(read())
+
+
+def npus_of(node: Manifest, configuration: Configuration) -> int | None:
+    """NPUs that a node says it has; None when it names none that we know."""
+    capacity = node.get("status", {}).get("capacity", {})
+    return max((int(capacity[name]) for name in resource_names(configuration) if name in capacity), default=None)
 
 
 async def read_worlds(bodies: Sequence[Any]) -> list[World]:
