@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 
 from kvpp_operator.docs.cases import cases, example
 from kvpp_operator.docs.table import code, table
@@ -77,9 +76,9 @@ def area(rule: Rule) -> str:
 
 
 def sections() -> Iterator[str]:
-    for name, rules in groupby(RULES, key=area):
+    for name in dict.fromkeys(map(area, RULES)):
         yield f"## {name}\n"
-        for rule in rules:
+        for rule in sorted((rule for rule in RULES if area(rule) == name), key=lambda rule: rule.id):
             yield from section(rule)
 
 

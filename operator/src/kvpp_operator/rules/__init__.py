@@ -31,6 +31,7 @@ from kvpp_operator.rules import (
     pod_template,
     pool_config,
     pool_memcache,
+    pool_mooncake,
     pool_services,
     pool_support,
     raw_features,
@@ -38,6 +39,7 @@ from kvpp_operator.rules import (
     schedulers,
     sizes,
     speculative,
+    stages,
     transfer,
     version,
 )
@@ -47,8 +49,8 @@ from kvpp_operator.rules.schema_rules import SCHEMA
 from kvpp_operator.world import World
 
 AREAS = (
-    version, roles, model, graph, parallelism, nodes, gain, sizes, context, cache, speculative, drafts, transfer,
-    pool_support, pool_config, pool_memcache, pool_services, arguments, raw_features, additional_config,
+    version, roles, model, graph, parallelism, stages, nodes, gain, sizes, context, cache, speculative, drafts, transfer,
+    pool_support, pool_config, pool_memcache, pool_services, pool_mooncake, arguments, raw_features, additional_config,
     additional_bounds, schedulers, environment, pod_template,
     network, claims, limits, effect, build,
 )  # fmt: skip
