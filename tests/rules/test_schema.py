@@ -136,3 +136,25 @@ def test_words() -> None:
     )
     (finding,) = judge(document(Set("spec.accelerator.chip", "Ascend310P")), DEFAULT, OFFLINE).findings
     assert finding.message == "chip must be one of A2, A3, 950DT, 950PR; 310P has no KVPP."
+
+
+def test_secrets_are_not_repeated() -> None:
+    """Findings go into status, events and logs."""
+    secret = "hush-hush"
+    body = document(
+        Set("spec.unified.extraArgs", ["--api-key", secret, f"--hf-token={secret}", f"--api-kie={secret}", "--seed=1"]),
+        Set(
+            "spec.unified.env", [{"name": "VLLM_API_KEY", "value": secret}, {"name": "WANDB_API_KEY", "value": secret}]
+        ),
+        Set("spec.unified.podTemplate", {"spec": {"containers": [{"name": "vllm", "args": ["--api-key", secret]}]}}),
+    )
+    findings = judge(body, DEFAULT, OFFLINE).findings
+    assert len(findings) == 6
+    assert not [str(finding) for finding in findings if secret in str(finding) or secret in str(finding.value)]
+
+
+def test_version_as_a_number() -> None:
+    """`version: 0.30` is a number to YAML."""
+    (finding,) = judge(document(Set("spec.engine.version", 0.30)), DEFAULT, OFFLINE).findings
+    assert (finding.message, finding.rule) == ("version must be text, not a number.", "SCHEMA001")
+    assert "in quotes" in finding.fix

@@ -28,6 +28,20 @@ def problems(resolved: Resolved) -> Iterator[tuple[Use, Problem, tuple[Remove, .
             yield use, problem, words_of(written, use)
 
 
+SECRETS = ("--api-key", "--hf-token")
+HIDDEN = "(hidden)"
+"""What stands in a finding for a secret: findings go into status, events and logs (design 4.12)."""
+
+
+def named(use: Use) -> str:
+    """A word as findings show it: without a value that is attached to it."""
+    return use.text.partition("=")[0]
+
+
+def shown(argument: Argument) -> object:
+    return HIDDEN if argument.flag in SECRETS else argument.value
+
+
 def nearest(problem: Problem) -> str:
     return f"; the closest is {problem.closest[0]}" if problem.closest else ""
 
@@ -54,7 +68,7 @@ def unknown_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A flag that the release does not have, or an abbreviation of several."""
     for use, problem, removal in problems(resolved):
         if problem.kind in UNKNOWN and not is_elsewhere(use):
-            yield Fact(removal[0].path, use.text, removal, {"why": problem.message, "nearest": nearest(problem)})
+            yield Fact(removal[0].path, named(use), removal, {"why": problem.message, "nearest": nearest(problem)})
 
 
 @rule(
@@ -68,8 +82,8 @@ def unknown_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
 def bad_value(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A value that the parser refuses."""
     for use, problem, removal in problems(resolved):
-        if problem.kind not in (*UNKNOWN, *STRAY):
-            value = use.values[0] if use.values else use.text
+        if problem.kind not in (*UNKNOWN, *STRAY) and use.flag not in SECRETS:
+            value = use.values[0] if use.values else named(use)
             yield Fact(removal[0].path, value, removal, {"why": problem.message, "nearest": nearest(problem)})
 
 
@@ -85,7 +99,7 @@ def stray_word(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A word that belongs to no flag, or a second model."""
     for use, problem, removal in problems(resolved):
         if problem.kind in STRAY:
-            yield Fact(removal[0].path, use.text, removal, {"why": problem.message})
+            yield Fact(removal[0].path, named(use), removal, {"why": problem.message})
 
 
 @rule(
@@ -100,7 +114,7 @@ def flag_of_another_project(resolved: Resolved, _: World) -> Iterator[Fact]:
     """The KVPP flag of another project."""
     for use, problem, removal in problems(resolved):
         if problem.kind in UNKNOWN and is_elsewhere(use):
-            yield Fact(removal[0].path, use.text, removal)
+            yield Fact(removal[0].path, named(use), removal)
 
 
 def is_elsewhere(use: Use) -> bool:
@@ -125,7 +139,7 @@ def flags_that_need_one_another(resolved: Resolved, _: World) -> Iterator[Fact]:
             removal = words_of(written, use)
             if removal[0].path not in seen:
                 seen.add(removal[0].path)
-                yield Fact(removal[0].path, use.text, removal, {"why": problem.message})
+                yield Fact(removal[0].path, named(use), removal, {"why": problem.message})
 
 
 @rule(
@@ -146,7 +160,7 @@ def flag_of_a_field(resolved: Resolved, _: World) -> Iterator[Fact]:
                 "field": owned.place(argument.written.path),
                 "why": f": {owned.why}" if owned.why else "",
             }
-            yield Fact(argument.path, argument.value, argument.removal, words)
+            yield Fact(argument.path, shown(argument), argument.removal, words)
 
 
 @rule(

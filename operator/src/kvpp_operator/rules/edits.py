@@ -41,7 +41,7 @@ def applied(document: Any, edits: Iterable[Edit]) -> Any:
     edits = tuple(edits)
     for edit in edits:
         if isinstance(edit, Set):
-            put(changed, paths.split(edit.path), edit.value)
+            put(changed, paths.split(edit.path), copy.deepcopy(edit.value))
     for path in sorted({edit.path for edit in edits if isinstance(edit, Remove)}, key=paths.order, reverse=True):
         take(changed, paths.split(path))
     return changed

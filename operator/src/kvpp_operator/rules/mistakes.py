@@ -146,7 +146,7 @@ def conversion(place: Parts, value: Any, wanted: str) -> tuple[tuple[Edit, ...],
     converter = CONVERTERS.get(wanted)
     converted = converter(value) if converter else None
     if converted is not None:
-        return (Set(path, converted),), ""
+        return (Set(path, converted),), "in quotes, or YAML reads something else" if isinstance(converted, str) else ""
     if shape.is_required(place) or word(place) in shape.USUAL:
         return (Set(path, shape.USUAL.get(word(place), shape.EXAMPLES.get(word(place), ""))),), "with your own value"
     return (Remove(path),), f"or give {wanted}"
