@@ -68,7 +68,6 @@ def block_of(pin: int, length: int) -> PortRange | None:
     "NET003",
     severity="error",
     evidence="guide",
-    validation="seed",
     source="seed guide, PD Disaggregation: choose non-overlapping port ranges; launch facts 2.1: N + DP ports each",
     message="Decode's block {decode} overlaps prefill's block {prefill}: prefill takes {length} ports from its pin "
     "(DP x PP x PCP x TP + DP for each block).",
