@@ -10,6 +10,7 @@ SAID = [
     ("quota", 'FailedCreate: pods "a" is forbidden: exceeded quota: npus, requested: requests.huawei.com/npu=8, used: requests.huawei.com/npu=8, limited: requests.huawei.com/npu=8'),
     ("quota", 'FailedCreate: pods "a" is forbidden: failed quota: all: must specify limits.memory for: vllm'),
     ("limit-range", 'FailedCreate: pods "a" is forbidden: maximum cpu usage per Container is 8, but limit is 40'),
+    ("limit-range", 'FailedCreate: Pod "a" is invalid: spec.containers[0].resources.requests: Invalid value: "40": must be less than or equal to cpu limit of 8'),
     ("pod-security", 'FailedCreate: pods "a" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes (volumes "hccn-conf")'),
     ("priority-class", 'FailedCreate: pods "a" is forbidden: no PriorityClass with name gold was found'),
     ("npus-used-up", "Unschedulable: 0/8 nodes are available: 6 Insufficient huawei.com/npu, 2 Insufficient cpu"),

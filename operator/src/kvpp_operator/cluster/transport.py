@@ -33,7 +33,7 @@ NO_SUCH_API = "NoSuchAPI"
 UNKNOWN_RESOURCE = "the server could not find the requested resource"
 # An apply with a field that the schema does not have, or a value of another type: an internal error by its status, but the
 # same object is refused for ever (structured-merge-diff; seen with Kubernetes 1.36).
-WRONG_SHAPE = "failed to create typed patch object"
+WRONG_SHAPE = ("failed to create typed patch object", "failed to convert new object")
 
 
 # Inside a quoted YAML text these break the line, or are refused as unprintable; escaped they are themselves.

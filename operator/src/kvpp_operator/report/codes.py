@@ -52,7 +52,7 @@ CODES: tuple[Code, ...] = (
          "raise the quota or lower replicas",
          "Raise the quota, lower `replicas`, or give the requests and limits that it asks for through `podTemplate`.",
          "Kubernetes, ResourceQuota"),
-    Code("limit-range", "admission", r"(maximum|minimum) \S+ usage per|limit to request ratio",
+    Code("limit-range", "admission", r"(maximum|minimum) \S+ usage per|limit to request ratio|must be less than or equal to \S+ limit",
          "A LimitRange of the namespace forbids the pod's requests or limits.", "change the LimitRange or podTemplate resources",
          "Change the LimitRange, or the resources of container `vllm` through `podTemplate`.", "Kubernetes, LimitRange"),
     Code("pod-security", "admission", r"violates PodSecurity",
