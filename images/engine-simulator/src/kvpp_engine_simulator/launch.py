@@ -17,6 +17,7 @@ from kvpp_engine_simulator.api import Api
 from kvpp_engine_simulator.engine import Engine
 from kvpp_engine_simulator.metrics import Metrics
 from kvpp_engine_simulator.rendezvous import Head, RendezvousError, join
+from kvpp_engine_simulator.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -105,11 +106,13 @@ class Node:
         self._bind_told_ports(stack)
         member = await self._unless_stopped(join(self.arguments, self.settings.ready_timeout_seconds))
         stack.callback(member.leave)
+        workers = Workers(self.arguments.parallel.local)
+        stack.push_async_callback(workers.close)
+        await workers.start()
         await self._load(stack)
         log.info("node rank %d works", self.arguments.parallel.node_rank)
         self.started.set()
-        await self._unless_stopped(member.head_gone())
-        raise StartError("the head is gone; this rank can't join again")
+        raise StartError(await self._unless_stopped(first_of(member.head_gone(), workers.lose_one())))
 
     async def _load(self, stack: contextlib.AsyncExitStack) -> tuple[Engine, Metrics]:
         """Load the weights that are not there, then open what others connect to."""
@@ -179,6 +182,17 @@ class Node:
             ports += range(self.settings.hccl_base_port, self.settings.hccl_base_port + parallel.local)
         for port in ports:
             stack.enter_context(bound("0.0.0.0", port, listen=True))  # noqa: S104 - as ZMQ binds tcp://*
+
+
+async def first_of(head_gone: Coroutine[object, object, None], lost_worker: Coroutine[object, object, str]) -> str:
+    """Wait for what ends a headless rank and tell which of the two it was."""
+    head, worker = asyncio.ensure_future(head_gone), asyncio.ensure_future(lost_worker)
+    try:
+        await asyncio.wait([head, worker], return_when=asyncio.FIRST_COMPLETED)
+        return worker.result() if worker.done() else "the head is gone; this rank can't join again"
+    finally:
+        head.cancel()
+        worker.cancel()
 
 
 def bound(host: str, port: int, *, listen: bool = False) -> socket.socket:
