@@ -23,6 +23,9 @@ def main() -> int:
         return 130
 
 
+_LINES = ".jsonl"
+
+
 def _say(message: str) -> None:
     print(f"conformance: {message}", file=sys.stderr, flush=True)
 
@@ -58,7 +61,11 @@ def _check(arguments: argparse.Namespace) -> int:
     from kvpp_conformance import check  # noqa: PLC0415
 
     started, count, wrong = time.monotonic(), 0, 0
-    lines = check.read(arguments.file, releases.ascend(arguments.versions))
+    files = [*arguments.file, *(Path(word) for word in arguments.versions if word.endswith(_LINES))]
+    versions = [word for word in arguments.versions if not word.endswith(_LINES)]
+    if not files:
+        raise ValueError(f"no file of lines: name one that ends in {_LINES}")
+    lines = check.read(files, releases.ascend(versions))
     for verdict in check.verdicts(lines, _say, start=arguments.start):
         count += 1
         wrong += not verdict["expected"]
@@ -96,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     generate.add_argument("--check", action="store_true", help="write nothing; fail when a catalogue would change")
     generate.set_defaults(run=_generate)
     check = commands.add_parser("check", help="ask real releases what they say of command lines (JSON lines)")
-    check.add_argument("file", nargs="+", type=Path)
+    check.add_argument("file", nargs="*", type=Path, help="before or after --versions")
     check.add_argument("--start", action="store_true", help="also make the complete engine configuration")
     check.add_argument("--quiet", action="store_true", help="print only what is not as expected")
     check.set_defaults(run=_check)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from kvpp_operator.engine_flags import FlagCatalogue, ParsedArguments, Problem, parse, requirements
+from kvpp_operator.engine_flags import FlagCatalogue, ParsedArguments, Problem, parse
 from kvpp_operator.engine_flags.problems import STRICTER
+from kvpp_operator.engine_flags.requirements import at_parsing
 from kvpp_operator.engine_flags.spelling import respell
 from kvpp_operator.engine_flags.values import expanded
 
@@ -71,7 +72,7 @@ def compare(
 
 def _first_problem(parsed: ParsedArguments) -> Problem | None:
     """One that the engine has too, if there is one."""
-    found = [problem for _, problem in (*parsed.problems, *requirements(parsed))]
+    found = [problem for _, problem in (*parsed.problems, *at_parsing(parsed))]
     return next((problem for problem in found if problem.kind not in STRICTER), next(iter(found), None))
 
 

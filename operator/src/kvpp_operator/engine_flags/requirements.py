@@ -23,23 +23,31 @@ _BALANCERS = (
 
 def requirements(parsed: ParsedArguments) -> Iterator[tuple[Argument, Problem]]:
     """Each flag that asks for another, or excludes one, with the problem."""
+    yield from at_parsing(parsed)
+    yield from at_start(parsed)
+
+
+def at_parsing(parsed: ParsedArguments) -> Iterator[tuple[Argument, Problem]]:
+    """What `validate_parsed_serve_args` refuses."""
     for flag, needed in _NEEDS.items():
         if (use := _on(parsed, flag)) and not _on(parsed, needed):
             yield use, Problem("missing-value", f"{flag} needs {needed}", needed)
     for flag, excluded in _EXCLUDES.items():
         if (use := _on(parsed, flag)) and _on(parsed, excluded):
             yield use, Problem("unexpected-value", f"{flag} and {excluded} exclude each other")
-    if (
-        (use := parsed.last("--headless"))
-        and (count := parsed.last("--api-server-count"))
-        and count.values[:1] > ("0",)
-    ):
+
+
+def at_start(parsed: ParsedArguments) -> Iterator[tuple[Argument, Problem]]:
+    """What `ServeSubcommand.cmd` refuses."""
+    if parsed.last("--headless") and (count := parsed.last("--api-server-count")) and count.values not in ((), ("0",)):
         yield count, Problem("unexpected-value", "--api-server-count can't be used with --headless")
-    balancers = [
-        use for names in _BALANCERS for use in [next(filter(None, (_on(parsed, name) for name in names)), None)] if use
-    ]
+    balancers = [use for names in _BALANCERS if (use := _first_on(parsed, names))]
     for use in balancers[1:]:
         yield use, Problem("unexpected-value", "more than one data parallel load balancing mode")
+
+
+def _first_on(parsed: ParsedArguments, names: tuple[str, ...]) -> Argument | None:
+    return next(filter(None, (_on(parsed, name) for name in names)), None)
 
 
 def _on(parsed: ParsedArguments, flag: str) -> Argument | None:
