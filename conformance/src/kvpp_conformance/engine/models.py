@@ -31,6 +31,7 @@ _MLA = _COMMON | {
 
 _SFA = _MLA | {
     "architectures": ["DeepseekV32ForCausalLM"], "model_type": "deepseek_v32",
+    "max_position_embeddings": 202752,  # GLM-5's; DeepSeek V3.2 has 163840
     "index_topk": 2048, "index_n_heads": 64, "index_head_dim": 128,
 }  # fmt: skip
 
