@@ -166,7 +166,7 @@ REFUSED = [
     ("a field that does not exist", {"spec": {"tolleration": []}}, "tolleration"),
     ("a wrong type", vllm(env=[{"name": "A", "value": 1}]), "env"),
     ("a quantity that is none", vllm(resources={"requests": {"cpu": "many"}}), "quantit"),
-    ("a port's name given twice", vllm(ports=[{"containerPort": 9, "name": "http"}]), "http"),
+    ("a port's name given twice", vllm(ports=[{"containerPort": 9, "name": "twice"}, {"containerPort": 10, "name": "twice"}]), "twice"),
     ("a probe of a port that has no name", vllm(livenessProbe={"httpGet": {"path": "/", "port": "no_such"}}), "no_such"),
 ]  # fmt: skip
 

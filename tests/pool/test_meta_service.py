@@ -22,6 +22,9 @@ from kvpp_operator.render.pool.config import script
 from kvpp_operator.render.pool.meta_service import config
 from kvpp_operator.rules import memcache_keys
 
+pytestmark = pytest.mark.long
+"""The real packages, one process after the other: `make test-long` until pooling is part of the build."""
+
 ADDRESS = "127.0.0.1"
 MEMCACHE = {"backend": "Memcache"}
 VERSIONS = ("1.2.1", "1.3.0")

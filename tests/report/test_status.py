@@ -79,3 +79,11 @@ def test_lists_are_bounded_and_the_rest_is_counted() -> None:
     many = tuple(replace(PREFILL, index=index) for index in range(200))
     found = status(replace(UP, engines=many, findings=(ERROR,) * 100), {}, NOW)
     assert (len(found["engines"]), found["engineCount"], len(found["findings"])) == (128, 200, 64)
+
+
+def test_an_absent_api_is_named_with_its_remedy() -> None:
+    """Each API once, whatever number of objects of it could not be made."""
+    said = missing(["LeaderWorkerSet", "LeaderWorkerSet", "PodGroup"])
+    assert said.count("LeaderWorkerSet v0.6.0 or newer") == 1
+    assert "kubectl apply --server-side -f https://github.com/kubernetes-sigs/lws/releases" in said
+    assert "Volcano" in said
