@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kvpp_operator.report import reasons
+from kvpp_operator.report.apis import missing
 from kvpp_operator.report.engines import EngineState
 from kvpp_operator.report.status import Outcome, Report, status
 from kvpp_operator.rules.base import Finding

@@ -20,7 +20,7 @@ def pod_template(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]
     """`rank` 0: the head (or only) pod; None: the pods of all other ranks."""
     template = {
         "metadata": {
-            "labels": {names.HEAD: "true" if rank == 0 else "false"},
+            "labels": {names.HEAD: "true" if rank == 0 else "false", **gang.gang_labels(plan, role)},
             **annotated(pool_annotations(plan, role)),
         },
         "spec": {
