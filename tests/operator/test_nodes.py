@@ -58,9 +58,10 @@ def says(user: Cluster, *words: str) -> str:
     )
 
 
-def anew(user: Cluster, old: set[str]) -> bool:
-    now = uids(user)
-    return len(now) == 2 and not now & old
+def anew(user: Cluster, old: set[str], size: int = 2) -> bool:
+    """Whether as many pods as an engine has are new and stay."""
+    staying = [pod for pod in user.get("pods")["items"] if "deletionTimestamp" not in pod["metadata"]]
+    return len(staying) == size and not {pod["metadata"]["uid"] for pod in staying} & old
 
 
 def test_sample_three_becomes_ready(user: Cluster, operator: Operator) -> None:
@@ -131,7 +132,7 @@ def lost(cluster: LocalCluster, node: str) -> Iterator[None]:
     cluster.bring_back_node(node)
 
 
-@pytest.mark.parametrize("rank", ["head", "worker"])
+@pytest.mark.parametrize("rank", ["head", "worker", "only"])
 def test_an_engine_of_a_lost_node_comes_back_elsewhere(
     user: Cluster, operator: Operator, local_cluster: LocalCluster, rank: str
 ) -> None:
@@ -139,14 +140,18 @@ def test_an_engine_of_a_lost_node_comes_back_elsewhere(
         {"key": f"node.kubernetes.io/{what}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}
         for what in ("unreachable", "not-ready")
     ]
-    user.apply(two_nodes(unified__shutdownTimeout="0s", unified__podTemplate={"spec": {"tolerations": soon}}))
+    body = two_nodes() if rank != "only" else specs.deployment(specs.UNIFIED)
+    body["spec"]["unified"] |= {"shutdownTimeout": "0s", "podTemplate": {"spec": {"tolerations": soon}}}
+    user.apply(body)
     user.wait("demo", "Ready", seconds=SECONDS)
-    old, node = uids(user), pods(user)[rank]["spec"]["nodeName"]
+    old, node = uids(user), pods(user)["head" if rank == "only" else rank]["spec"]["nodeName"]
     with lost(local_cluster, node):
-        says(user, "Evicted: Taint manager", "engine-codes.md#node-lost")
-        eventually(lambda: anew(user, old), seconds=180)
+        if rank != "only":  # a Deployment does not wait for the old pod, so there is hardly anything to see
+            says(user, "Evicted: Taint manager", "engine-codes.md#node-lost")
+        eventually(lambda: anew(user, old, 1 if rank == "only" else 2), seconds=180)
         user.wait("demo", "Ready", seconds=SECONDS)
-        assert node not in nodes(user)
+        staying = [pod for pod in user.get("pods")["items"] if "deletionTimestamp" not in pod["metadata"]]
+        assert node not in {pod["spec"]["nodeName"] for pod in staying}
 
 
 def test_too_few_npus_are_told_and_a_new_node_heals(
@@ -207,3 +212,23 @@ def test_an_edit_by_hand_is_put_back(user: Cluster, operator: Operator) -> None:
     user.kubectl("patch", "leaderworkerset", name, "--type=merge", "-p", '{"spec":{"replicas":0}}')
     eventually(lambda: user.get("leaderworkerset", name)["spec"]["replicas"] == 1, seconds=SECONDS)
     user.wait("demo", "Ready", seconds=SECONDS)
+
+
+def test_two_engines_over_nodes_on_the_host_network(user: Cluster, operator: Operator) -> None:
+    """Every port of a head and of a rank is its own, on whatever hosts they meet."""
+    host = {"hostNetwork": True, "interface": "eth0"}
+    user.apply(two_nodes(networking=host, unified__replicas=2))
+    user.wait("demo", "Ready", seconds=SECONDS)
+    ports = [
+        (pod["metadata"]["labels"][names.ENGINE], port["hostPort"])
+        for pod in user.get("pods")["items"]
+        for port in pod["spec"]["containers"][0].get("ports", [])
+    ]
+    assert len({number for _, number in ports}) == len(ports)
+    assert {engine for engine, _ in ports} == {"0", "1"}
+    probes = {
+        (pod["metadata"]["labels"][names.ENGINE], pod["spec"]["containers"][0]["livenessProbe"]["exec"]["command"][-1])
+        for pod in user.get("pods")["items"]
+        if pod["metadata"]["labels"][names.HEAD] == "false"
+    }
+    assert len({port for _, port in probes}) == 2

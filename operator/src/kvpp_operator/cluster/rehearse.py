@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kvpp_operator import names
 from kvpp_operator.cluster.apply import Failure
 from kvpp_operator.cluster.transport import ClusterError
-from kvpp_operator.manifest import key_of
+from kvpp_operator.manifest import key_of, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.manifest import Key, Manifest
 
-NOT_ALONE = ("Role", "RoleBinding")
-"""A binding to a role that does not exist yet is refused, and a dry run makes none."""
+BESIDE_WORKLOADS = ("Service", "PodGroup")
+"""What else takes a user's words. The rest is ours alone, and its refusal is found out at no cost."""
 
 INVALID = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 
@@ -53,7 +53,8 @@ def _first_of_its_kind(cache: Cache, wished: Iterable[Manifest]) -> Iterator[Man
     for one in wished:
         role = one["metadata"].get("labels", {}).get(names.ROLE)
         name = role if one["metadata"].get("labels", {}).get(names.ENGINE) else one["metadata"]["name"]
-        if one["kind"] not in NOT_ALONE and cache.entry(key_of(one)) is None and (one["kind"], name) not in seen:
+        takes_words = kind_of(key_of(one)).is_workload or one["kind"] in BESIDE_WORKLOADS
+        if takes_words and cache.entry(key_of(one)) is None and (one["kind"], name) not in seen:
             seen.add((one["kind"], name))
             yield one
 
