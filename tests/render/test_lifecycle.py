@@ -131,6 +131,34 @@ def test_a_rank_that_does_not_work_waits_for_nobody(rank: Rank, what: str) -> No
     assert time.monotonic() - started < 20
 
 
+def test_where_ranks_have_no_group_in_common_no_head_is_asked(rank: Rank) -> None:
+    """Replicas of a dense model: each node is on its own."""
+    assert rank.head is not None
+    rank.head.close()
+    rank.port = 0
+    assert rank.run(RANK_WORKS) == (0, "")
+    rank.workers[0].kill()
+    wait_for_state(rank.workers[0].pid, "Z")
+    assert rank.run(RANK_WORKS) == (1, "2 of 3 worker processes are alive")
+
+
+@pytest.mark.parametrize(
+    ("moe", "parallelism", "port"),
+    [
+        (True, {"data": 2, "tensor": 8}, "29501"),
+        (False, {"data": 2, "tensor": 8}, "0"),
+        (False, {"tensor": 8, "pipeline": 2}, "29501"),
+    ],
+)
+def test_the_rendezvous_of_an_engine(*, moe: bool, parallelism: dict[str, int], port: str) -> None:
+    facts = {"attention": "MLA", "layers": 61, "moe": moe, "kvLoraRank": 512, "ropeHeadDim": 64}
+    body = specs.deployment(
+        specs.UNIFIED, model__profile=None, model__architecture=facts, unified__parallelism=parallelism
+    )
+    _, worker = pods(body)
+    assert worker["containers"][0]["livenessProbe"]["exec"]["command"][-1] == port
+
+
 def pods(body: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Head and worker templates of the first engine over several nodes."""
     groups = (m for m in wished(specs.planned(body)) if m["kind"] == "LeaderWorkerSet")

@@ -4,9 +4,10 @@ Heads are asked over HTTP. A rank above 0 serves none (`vllm serve --headless`),
 of a worker that its parent process notices. So the kubelet looks for two things that a rank can't work without:
 
 - its worker processes, one an NPU, neither dead nor stopped: each carries the title `VLLM::Worker…` once it has joined the
-  group (vLLM 0.30, v1/executor/multiproc_executor.py, set_process_title), a zombie has none;
+  group (vLLM 0.28 to 0.30, v1/executor/multiproc_executor.py, set_process_title), a zombie has none;
 - the head's rendezvous port: rank 0's torch store listens there from the start until the engine's end, for data-parallel
-  engines too (vLLM 0.30, distributed/parallel_state.py), and takes no harm from a connection that says nothing (tried).
+  engines too (vLLM 0.28 to 0.30, distributed/parallel_state.py), and takes no harm from a connection that says nothing
+  (tried). Only data-parallel ranks of a model that is no mixture of experts have no group in common.
 
 What looks alive from outside and does no work, a collective that never ends, only the head can see: its execute timeout makes
 `/health` answer 503, its own probe restarts it, and LeaderWorkerSet then makes the whole group anew.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kvpp_operator.plan.model import RolePlan
+from kvpp_operator.plan.model import Plan, RolePlan
 from kvpp_operator.render.tokens import PortRef
 
 PROBE_PERIOD = 10
@@ -46,15 +47,15 @@ HEAD_ANSWERS = """timeout 3 bash -c ': 2>/dev/null >"/dev/tcp/$0/$1"' "$LWS_LEAD
 RANK_WORKS = f"""\
 {WORKERS}\
 if [ "$alive" -lt "$1" ]; then echo "$alive of $1 worker processes are alive"; exit 1; fi
-if ! {HEAD_ANSWERS}; then echo "the head does not answer at $LWS_LEADER_ADDRESS:$2"; exit 1; fi
+if [ "$2" != 0 ] && ! {HEAD_ANSWERS}; then echo "the head does not answer at $LWS_LEADER_ADDRESS:$2"; exit 1; fi
 """
-"""`$1`: worker processes, `$2`: the head's rendezvous port."""
+"""`$1`: worker processes, `$2`: the head's rendezvous port, 0 where there is none."""
 
 WAIT_FOR_HEAD = f"""\
 {WORKERS}\
 [ "$alive" -ge "$1" ] || exit 0
 end=$((SECONDS + $3))
-while [ "$SECONDS" -lt "$end" ] && {HEAD_ANSWERS}; do sleep 1; done
+while [ "$2" != 0 ] && [ "$SECONDS" -lt "$end" ] && {HEAD_ANSWERS}; do sleep 1; done
 exit 0
 """
 """Keep a rank that works until its head has drained: it would end on SIGTERM at once, and all requests in flight with it.
@@ -81,10 +82,10 @@ def head(role: RolePlan, *, has_api_key: bool) -> dict[str, Any]:
     }
 
 
-def headless(role: RolePlan) -> dict[str, Any]:
+def headless(plan: Plan, role: RolePlan) -> dict[str, Any]:
     """No readiness probe: nothing is sent to a rank above 0, and the head is not ready before all ranks are."""
-    works = {"exec": {"command": script(RANK_WORKS, role)}}
-    wait = script(WAIT_FOR_HEAD, role, str(LEAVE_SECONDS + role.shutdown_seconds))
+    works = {"exec": {"command": script(RANK_WORKS, plan, role)}}
+    wait = script(WAIT_FOR_HEAD, plan, role, str(LEAVE_SECONDS + role.shutdown_seconds))
     return {
         "startupProbe": {**works, **timing(5, startup_failures(role))},
         "livenessProbe": {**works, **timing(10, 6)},
@@ -92,8 +93,18 @@ def headless(role: RolePlan) -> dict[str, Any]:
     }
 
 
-def script(text: str, role: RolePlan, *more: str) -> list[str | PortRef]:
-    return ["bash", "-c", text, "rank", str(role.resolved.devices_per_pod), PortRef("torch_master"), *more]
+def script(text: str, plan: Plan, role: RolePlan, *more: str) -> list[str | PortRef]:
+    port = PortRef("torch_master") if has_rendezvous(plan, role) else "0"
+    return ["bash", "-c", text, "rank", str(role.resolved.devices_per_pod), port, *more]
+
+
+def has_rendezvous(plan: Plan, role: RolePlan) -> bool:
+    """Whether all ranks are of one group: not so for replicas of a dense model that lie inside a node each (vLLM 0.30,
+    ParallelConfig.reconfigure_for_independent_dp_rank).
+    """
+    model, resolved = plan.resolved.model, role.resolved
+    inside = resolved.data > 1 and resolved.role.parallelism.replica <= resolved.devices_per_pod
+    return not (inside and model is not None and not model.moe)
 
 
 def startup_failures(role: RolePlan) -> int:

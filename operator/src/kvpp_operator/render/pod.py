@@ -90,7 +90,7 @@ def container(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
 def watched(plan: Plan, role: RolePlan, rank: int | None) -> dict[str, Any]:
     if rank == 0:
         return lifecycle.head(role, has_api_key=plan.resolved.spec.api_key_secret_ref is not None)
-    return lifecycle.headless(role)
+    return lifecycle.headless(plan, role)
 
 
 def resources(plan: Plan, role: RolePlan) -> dict[str, Any]:
