@@ -124,7 +124,7 @@ def test_without_a_cluster_the_ledger_cannot_be_read(
     assert "the port ledger can't be read" in result.stderr
 
 
-SEED = {"prefill__kvPort": 37000, "decode__kvPort": 37010}
+SEED: dict[str, Any] = {"prefill__kvPort": 37000, "decode__kvPort": 37010}
 """The pair of the seed's guide, on one host."""
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
+import chart
 import pytest
-import specs
 import yaml
-from operator_process import Cluster, Operator, eventually
+from operator_process import Cluster, Operator
 from typer.testing import CliRunner
 
 from kvpp_devcluster.cluster import LocalCluster
 from kvpp_operator.cli.app import app
-
-CHART = specs.ROOT / "charts" / "kvpp-operator"
 
 
 @pytest.fixture
@@ -35,36 +32,12 @@ def kvpp_validate() -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
 
 @pytest.fixture(scope="session")
 def crds(local_cluster: LocalCluster) -> None:
-    """The generated CRDs, as a user applies them."""
-    for file in sorted((specs.ROOT / "crds").glob("*.yaml")):
-        local_cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
-        name = yaml.safe_load(file.read_text("utf-8"))["metadata"]["name"]
-        eventually(partial(is_established, local_cluster, name), what=f"{name} established")
-
-
-def is_established(cluster: LocalCluster, name: str) -> bool:
-    """`kubectl wait` fails on an object that has no conditions yet."""
-    status = json.loads(cluster.kubectl("get", "crd", name, "-o", "json")).get("status", {})
-    return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ())
+    chart.install_crds(local_cluster)
 
 
 @pytest.fixture(scope="session")
 def operator_kubeconfig(local_cluster: LocalCluster, crds: None) -> Path:
-    """The chart's ServiceAccount with the chart's rights, and no more."""
-    local_cluster.kubectl(
-        "apply",
-        "-f",
-        "-",
-        input=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kvpp-system"}}),
-    )
-    rendered = local_cluster.helm(
-        "template", "kvpp", str(CHART), "--namespace", "kvpp-system", "--set", "crds.install=false"
-    )
-    wanted = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
-    rights = [body for body in yaml.safe_load_all(rendered) if body and body["kind"] in wanted]
-    local_cluster.kubectl("apply", "--namespace", "kvpp-system", "-f", "-", input=yaml.safe_dump_all(rights))
-    [account] = [body["metadata"]["name"] for body in rights if body["kind"] == "ServiceAccount"]
-    return local_cluster.control_plane.kubeconfig_for_service_account("kvpp-system", account)
+    return chart.operator_kubeconfig(local_cluster)
 
 
 @pytest.fixture

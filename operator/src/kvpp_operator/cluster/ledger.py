@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kvpp_operator import names
 from kvpp_operator.cluster.client import Conflict
@@ -23,7 +22,7 @@ from kvpp_operator.ledger.crd import KIND, NAME, ledger_object
 from kvpp_operator.ledger.live import holder_of, live_claims
 from kvpp_operator.ledger.settle import rebuild
 from kvpp_operator.ledger.wire import Parsed, dump, parse
-from kvpp_operator.manifest import API_VERSION, KINDS, PODS, DeploymentKey, Key, Manifest
+from kvpp_operator.manifest import API_VERSION, KINDS, PODS, DeploymentKey, Key, Kind, Manifest
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.cache import Cache
@@ -41,15 +40,23 @@ PAUSE_SECONDS = 0.02
 """Longest pause after the first lost race; it grows with each, and is drawn at random so that two writers part."""
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Look = tuple[Claim, ...] | None
 """All ports that engines of the whole cluster show, read after the ledger; None: nobody looked, nothing was suspicious."""
-
-Turn = Callable[[Ledger, Look], Awaitable[tuple[Ledger, T]]]
-"""(ledger as stored, or healed by the look; the look) → (ledger as it should be, answer)."""
 
 
 class NeedsLook(Exception):  # noqa: N818 - a wish, not a failure
     """Raised by a turn without a look: the ledger disagrees with what it knows of its own engines."""
+
+
+class Turn(Protocol[T_co]):
+    """One deployment's wish. It changes nothing itself and may be taken several times, each time from the beginning."""
+
+    async def prepare(self, ledger: Ledger, look: Look) -> None:
+        """Read what the decision needs, now that the ledger was read. Turns of a batch do so side by side."""
+
+    def take(self, ledger: Ledger, look: Look) -> tuple[Ledger, T_co]:
+        """Make of the ledger, healed by the look and with what the batch did before, what it should be; and answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ class LedgerKeeper:
     async def take(self, turn: Turn[T]) -> T:
         """Take a turn; when this returns, what it decided stands in the cluster.
 
-        Raises what the turn raises, and `ClusterError`. A turn may be taken several times: it changes nothing itself.
+        Raises what the turn raises, and `ClusterError`.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(turn, answer))
@@ -136,7 +143,7 @@ class LedgerKeeper:
         reason = "an engine shows other ports" if look else self._suspicion(spec, parsed)
         if not reason:
             return Stored(parsed.ledger, None, spec, version)
-        live = live_claims([item async for item in shown(self._cluster)])
+        live = live_claims(await shown(self._cluster))
         rebuilt = rebuild(parsed.ledger, live)
         logger.info("port ledger compared with what runs", extra={"because": reason, "running": len(live)})
         for entry in parsed.dropped:
@@ -175,28 +182,36 @@ class LedgerKeeper:
 
 
 async def in_turn(batch: list[Waiting[Any]], stored: Stored) -> tuple[Ledger, list[Any]]:
-    """Take each turn on what the one before made of the ledger."""
+    """Take each turn on what the one before made of the ledger; one deployment's trouble stops no other."""
+    preparing = (waiting.turn.prepare(stored.ledger, stored.look) for waiting in batch)
+    problems = await asyncio.gather(*preparing, return_exceptions=True)
     ledger, answers = stored.ledger, []
-    for waiting in batch:
-        try:
-            ledger, answer = await waiting.turn(ledger, stored.look)
-        except NeedsLook:
-            raise
-        except Exception as problem:  # noqa: BLE001 - one deployment's trouble stops no other
-            answer = problem
+    for waiting, problem in zip(batch, problems, strict=True):
+        if isinstance(problem, NeedsLook) or not isinstance(problem, Exception | None):
+            raise problem
+        answer: Any = problem
+        if problem is None:
+            try:
+                ledger, answer = waiting.turn.take(ledger, stored.look)
+            except Exception as error:  # noqa: BLE001 - an error of ours is that turn's answer
+                answer = error
         answers.append(answer)
     return ledger, answers
 
 
-async def shown(cluster: Cluster, deployment: DeploymentKey | None = None) -> AsyncIterator[Manifest]:
+async def shown(cluster: Cluster, deployment: DeploymentKey | None = None) -> list[Manifest]:
     """Read workloads of ours and pods of engines, of the whole cluster or of one deployment."""
-    for kind in ENGINES:
-        marked = names.DEPLOYMENT if kind == PODS else f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
-        labels = f"{names.DEPLOYMENT}={deployment.name}" if deployment else marked
-        namespace = deployment.namespace if deployment else ""
-        try:
-            async for item in cluster.list(kind, namespace=namespace, labels=labels):
-                yield item
-        except ClusterError as problem:
-            if problem.status != HTTPStatus.NOT_FOUND:  # an optional API that is absent holds nothing
-                raise
+    found = await asyncio.gather(*(_shown(cluster, kind, deployment) for kind in ENGINES))
+    return [item for items in found for item in items]
+
+
+async def _shown(cluster: Cluster, kind: Kind, deployment: DeploymentKey | None) -> list[Manifest]:
+    marked = names.DEPLOYMENT if kind == PODS else f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
+    labels = f"{names.DEPLOYMENT}={deployment.name}" if deployment else marked
+    namespace = deployment.namespace if deployment else ""
+    try:
+        return [item async for item in cluster.list(kind, namespace=namespace, labels=labels)]
+    except ClusterError as problem:
+        if problem.status != HTTPStatus.NOT_FOUND:  # an optional API that is absent holds nothing
+            raise
+        return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -78,13 +79,7 @@ class Claims:
         if not any(is_of(claim.holder, key) for claim in self.known(cache)):
             return
 
-        async def turn(ledger: Ledger, _: Look) -> tuple[Ledger, None]:
-            successor = await deployment_now(cluster, key)
-            owners = {claim.holder.owner for claim in ledger if is_of(claim.holder, key)}
-            gone = {owner for owner in owners if successor is None or owner.uid != successor["metadata"]["uid"]}
-            return release(ledger, holders(await signs_now(cluster, key), ledger), gone), None
-
-        await self.keeper(cluster, cache).take(turn)
+        await self.keeper(cluster, cache).take(Freeing(key, cluster))
 
 
 class Asking:
@@ -95,32 +90,51 @@ class Asking:
         self._world = world
         self._drafted = drafted
         self._cluster = cluster
+        self._signs: frozenset[Sign] | None = None
 
-    async def __call__(self, ledger: Ledger, look: Look) -> tuple[Ledger, Settled]:
-        world = replace(self._world, ledger=ledger, live_claims=self._world.live_claims if look is None else look)
-        settled = self.settle(world)
-        if settled.changes and look is None:
-            raise NeedsLook  # what it shows may have been given to others that run
-        if settled.freed:
-            settled = self.settle(replace(world, signs=world.signs | await self.signs()))
-        return settled.ledger, settled
-
-    def settle(self, world: World) -> Settled:
-        settled = settle_ports(self._drafted, world)
-        assert settled is not None
-        return settled
-
-    async def signs(self) -> frozenset[Sign]:
-        """A look at who is there, and at the spec, both younger than the ledger: only then may a claim be freed.
+    async def prepare(self, ledger: Ledger, look: Look) -> None:
+        """Before a claim is freed: who is there, and is the spec still the same? Both younger than the ledger.
 
         Else the claims of a newer spec, written by another operator a moment ago, would look like nobody's.
         """
+        self._signs = None
+        _, settled = self.take(ledger, look)
+        if settled.changes and look is None:
+            raise NeedsLook  # what it shows may have been given to others that run
+        if not settled.freed:
+            return
         key = Owner.of(self._body).key
-        now = await deployment_now(self._cluster, key)
-        identity = (now or {"metadata": {}})["metadata"]
-        if any(identity.get(name) != self._body["metadata"].get(name) for name in ("uid", "generation")):
+        now, found = await asyncio.gather(deployment_now(self._cluster, key), shown(self._cluster, key))
+        if now is None or any(now["metadata"][name] != self._body["metadata"][name] for name in ("uid", "generation")):
             raise ClusterError(HTTPStatus.CONFLICT, "Conflict", f"{key} has changed meanwhile")
-        return await signs_now(self._cluster, key)
+        self._signs = self._world.signs | signs(found)
+
+    def take(self, ledger: Ledger, look: Look) -> tuple[Ledger, Settled]:
+        live = self._world.live_claims if look is None else look
+        found = self._world.signs if self._signs is None else self._signs
+        settled = settle_ports(self._drafted, replace(self._world, ledger=ledger, live_claims=live, signs=found))
+        assert settled is not None
+        return settled.ledger, settled
+
+
+class Freeing:
+    """The turn of a deployment that is gone: its claims go, as far as nothing of it is left."""
+
+    def __init__(self, key: DeploymentKey, cluster: Cluster) -> None:
+        self._key = key
+        self._cluster = cluster
+
+    async def prepare(self, _: Ledger, __: Look) -> None:
+        self._successor, found = await asyncio.gather(
+            deployment_now(self._cluster, self._key), shown(self._cluster, self._key)
+        )
+        self._signs = signs(found)
+
+    def take(self, ledger: Ledger, _: Look) -> tuple[Ledger, None]:
+        owners = {claim.holder.owner for claim in ledger if is_of(claim.holder, self._key)}
+        lives = self._successor["metadata"]["uid"] if self._successor else None
+        gone = {owner for owner in owners if owner.uid != lives}
+        return release(ledger, holders(self._signs, ledger), gone), None
 
 
 def starts_nothing(settled: Settled, world: World) -> bool:
@@ -137,8 +151,3 @@ async def deployment_now(cluster: Cluster, key: DeploymentKey) -> Manifest | Non
     """The deployment as the API server has it; None when it is gone or going."""
     found = await cluster.get(Key(API_VERSION, KIND, key.namespace, key.name))
     return None if found is None or found["metadata"].get("deletionTimestamp") else found
-
-
-async def signs_now(cluster: Cluster, key: DeploymentKey) -> frozenset[Sign]:
-    """Engines of a deployment that workloads or pods show, as the API server says now."""
-    return signs([item async for item in shown(cluster, key)])
