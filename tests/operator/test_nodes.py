@@ -78,6 +78,14 @@ def test_sample_three_becomes_ready(user: Cluster, operator: Operator) -> None:
         assert ("--headless" in container["args"]) is headless
         assert container["resources"]["limits"] == {"huawei.com/npu": "8"}
     assert "VLLM_PP_LAYER_PARTITION" not in str(pods(user, "decode")["head"]["spec"])
+    eventually(lambda: budget(user, "glm-5-2-pp-prefill") == (2, 1), seconds=SECONDS)
+    eventually(lambda: budget(user, "glm-5-2-pp-decode") == (1, 1), seconds=SECONDS)
+
+
+def budget(user: Cluster, name: str) -> tuple[int, int]:
+    """Pods that a disruption budget counts on, and how many of them may be taken now."""
+    status = user.get("poddisruptionbudget", name).get("status", {})
+    return status.get("expectedPods", 0), status.get("disruptionsAllowed", 0)
 
 
 def test_services_reach_heads_and_ranks_find_their_head_before_it_is_ready(user: Cluster, operator: Operator) -> None:

@@ -65,7 +65,7 @@ def engine_states(
     failure of pods that are gone: LeaderWorkerSet makes a whole group anew when one container ends.
     """
     live = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in owned}
-    last = {(one["role"], one["index"], one["revision"]): one["reason"] for one in before}
+    last = {key_in_status(one): one.get("reason", "") for one in before}
     by_engine: dict[tuple[str, ...], list[Manifest]] = {}
     for pod in pods:
         by_engine.setdefault(identity(pod["metadata"].get("labels", {})), []).append(pod)
@@ -78,17 +78,23 @@ def engine_states(
             engine.labels[names.REVISION],
         )
         ready = workload is not None and is_ready(workload, mine)
-        word = why_not(workload, mine, size_of(engine.workload), told)
+        before_that = last.get((role, index, revision), "")
         yield EngineState(
             role=role,
             index=index,
             revision=revision,
             ready=ready,
-            reason="Ready" if ready else with_memory(word, last.get((role, index, revision), "")),
+            reason="Ready"
+            if ready
+            else with_memory(why_not(workload, mine, size_of(engine.workload), told), before_that),
             nodes=tuple(sorted({node for pod in mine if (node := pod.get("spec", {}).get("nodeName"))})),
             kv_port=engine.kv_port,
             kv_port_last=engine.kv_port_last,
         )
+
+
+def key_in_status(engine: Mapping[str, Any]) -> tuple[Any, ...]:
+    return engine.get("role"), engine.get("index"), engine.get("revision")
 
 
 def identity(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -141,5 +147,5 @@ def unexplained(states: Iterable[EngineState]) -> list[EngineState]:
 
 def waits_long(states: Iterable[EngineState], before: Iterable[Mapping[str, Any]]) -> list[EngineState]:
     """Those that were unexplained at the last look too: every engine is without a pod for a moment."""
-    last = {(one["role"], one["index"], one["revision"]) for one in before if one["reason"].startswith(FROM_EVENTS)}
+    last = {key_in_status(one) for one in before if one.get("reason", "").startswith(FROM_EVENTS)}
     return [state for state in unexplained(states) if (state.role, state.index, state.revision) in last]
