@@ -11,7 +11,9 @@ sys.path[:0] = [str(ROOT / folder) for folder in ("operator/src", "devcluster/sr
 import core  # noqa: E402
 import live  # noqa: E402
 
-SECTIONS = {"core": core.main, "live": live.main}
+import ports  # noqa: E402
+
+SECTIONS = {"core": core.main, "live": live.main, "ports": ports.main}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -1,7 +1,7 @@
 """Give blocks to engines that have none: the one place where a port is chosen.
 
 Blocks go to the *smallest* free run that is long enough (the lowest of equals). Measured with the lengths of TP1 to
-TP16 with PP2 coming and going in a window filled to 90 % (`tests/ledger/bench_ledger.py`): no request was refused and
+TP16 with PP2 coming and going in a window filled to 90 % (`tests/bench/ledger_speed.py`): no request was refused and
 the longest free run stayed near 160 ports; with the lowest run that fits one request in thirteen was, and 31 were left.
 """
 

@@ -1,4 +1,4 @@
-"""Figures of the port ledger: `python tests/ledger/bench_ledger.py`.
+"""Figures of the port ledger: `python tests/bench/ledger_speed.py`.
 
 1. CPU milliseconds for an allocation in a window filled to 90 % (target: 5), and for the rest of a writer's turn.
    CPU time, because nothing here waits and a shared machine would be measured otherwise.
