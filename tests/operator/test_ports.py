@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ import specs
 from operator_process import Cluster, Operator, eventually, ledger_claims
 
 from kvpp_devcluster.cluster import LocalCluster
+from kvpp_devcluster.processes import ProgramError
 from kvpp_operator import names
 from kvpp_operator.ledger.claim import Claim, Ledger
 from kvpp_operator.ledger.live import live_claims
@@ -206,6 +210,27 @@ def test_a_pin_on_anothers_ports_is_refused_and_names_the_owner(user: Cluster, o
     user.apply(small("second", decode__kvPort=24003))
     user.wait("second", "Ready")
     assert running.items() <= pods(user).items()
+
+
+def test_kubectl_kvpp_ports_reads_the_clusters_ledger(
+    user: Cluster, operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+    monkeypatch.setenv("PYTHONPATH", str(specs.ROOT / "operator" / "src"))
+    user.apply(small())
+    user.wait("demo", "Ready")
+    kubectl = user.cluster.kubectl
+    report = json.loads(kubectl("kvpp", "ports", "-o", "json"))
+    mine = [claim for claim in report["claims"] if claim["namespace"] == user.namespace]
+    assert {(c["role"], c["engine"], c["purpose"], c["revision"]): (c["first"], c["last"]) for c in mine} == held(user)
+    assert f" {user.namespace}/demo " in kubectl("kvpp", "ports")
+    places = {pod["metadata"]["labels"][names.ROLE]: pod["spec"]["nodeName"] for pod in user.items("pods")}
+    on_node = json.loads(kubectl("kvpp", "ports", "--node", places["prefill"], "-o", "json"))
+    roles = {role for role, node in places.items() if node == places["prefill"]}
+    assert {claim["role"] for claim in on_node["claims"] if claim["namespace"] == user.namespace} == roles
+    assert (on_node["npus"], on_node["reserved"][0]["last"]) == (8, 20800)
+    with pytest.raises(ProgramError, match="there is no node nowhere"):
+        kubectl("kvpp", "ports", "--node", "nowhere")
 
 
 def test_an_operator_that_may_not_touch_the_ledger_says_so(user: Cluster, operator: Operator) -> None:
