@@ -24,7 +24,7 @@ from kvpp_operator.ledger.claim import KV, Claim, Ledger
 from kvpp_operator.ledger.live import live_claims
 from kvpp_operator.ledger.wire import parse
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.long]  # minutes: `make test-long`
 
 DEPLOYMENTS = 200
 ENGINES = 3
