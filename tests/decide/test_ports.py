@@ -104,7 +104,12 @@ def test_a_pinned_role_cannot_surge_so_the_engines_in_its_way_go_first() -> None
     assert refused.wished is None
     [key] = refused.make_way
     assert after(old).owned[key]["metadata"]["labels"][names.ROLE] == "prefill"
+    assert ports_said(refused)[0] == "MakingWay"
     assert "until its pods are gone: a pinned role can't surge" in refused.report.ports.message
+    # The workload is deleted, its pod still stops: nothing more to do, and no person is needed.
+    stopping = replace(after(old), owned={k: m for k, m in after(old).owned.items() if k != key})
+    waiting = decide(body(prefill__kvPort=23000, model__maxModelLen=4096), stopping, CONFIGURATION)
+    assert (waiting.make_way, ports_said(waiting)[0]) == ((), "MakingWay")
 
 
 def test_nothing_makes_way_for_a_pin_on_anothers_ports() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from kvpp_operator import capacity, names
 from kvpp_operator.api.v1alpha1 import ROLES
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.ledger.claim import Ledger
+from kvpp_operator.ledger.claim import Holder, Ledger
 from kvpp_operator.ledger.live import holder_of
 from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Refusal, Taken
@@ -60,9 +60,12 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
     report = first_report(body, drafted.judgement, kept)
     planned = drafted if settled is None else complete(drafted, settled)
     if planned.plan is None or planned.revision is None or planned.fresh is None:
+        older = engines_in_the_way(planned.refusal)
         if planned.refusal is not None:
-            report = replace(report, ports=Ports("PortsUnavailable", planned.refusal.message))
-        way = make_way(planned.refusal, world)
+            reason = "MakingWay" if older else "PortsUnavailable"
+            report = replace(report, ports=Ports(reason, planned.refusal.message))
+        workloads = ((key, manifest) for key, manifest in world.owned.items() if key.kind in WORKLOADS)
+        way = tuple(key for key, manifest in workloads if holder_of(manifest) in older)
         return Decision(None, surviving(world, kept), report, settled, way)
     manifests = wished(planned.plan, planned.revision, uid=body["metadata"].get("uid", ""))
     return Decision(
@@ -89,20 +92,17 @@ def ports_of(plan: Plan, settled: Settled | None) -> Ports:
     return Ports("Claimed", f"A pin moves engines with their next revision; until then: {stay}." if stay else "")
 
 
-def make_way(refusal: Refusal | NoRoom | None, world: World) -> tuple[Key, ...]:
-    """A pinned role can't surge: when engines of its own older revisions are the only trouble, those are stopped first."""
+def engines_in_the_way(refusal: Refusal | NoRoom | None) -> frozenset[Holder]:
+    """Engines of older revisions of our own, if they are the only trouble: a pinned role can't surge, so they stop first."""
     problems = refusal.problems if isinstance(refusal, Refusal) else ()
-    own = {
+    taken = [problem for problem in problems if isinstance(problem, Taken)]
+    own = [
         problem.other.holder
-        for problem in problems
-        if isinstance(problem, Taken)
-        and problem.other.holder.owner == problem.holder.owner
+        for problem in taken
+        if problem.other.holder.owner == problem.holder.owner
         and problem.other.holder.revision != problem.holder.revision
-    }
-    if not own or not all(isinstance(problem, Taken) and problem.other.holder in own for problem in problems):
-        return ()
-    workloads = ((key, manifest) for key, manifest in world.owned.items() if key.kind in WORKLOADS)
-    return tuple(key for key, manifest in workloads if holder_of(manifest) in own)
+    ]
+    return frozenset(own) if len(own) == len(problems) else frozenset()
 
 
 def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine, ...]:

@@ -38,6 +38,8 @@ REASONS = (
     good(PORTS, "PodNetwork", "Engines have addresses of their own: one fixed kv block per role, no claim is needed."),
     good(PORTS, "Claimed", "Every port that an engine binds on a host is claimed in the cluster's port ledger."),
     Reason("NotPlanned", PORTS, "Unknown", "The spec is not accepted, so no ports were planned.", "Fix the spec first."),
+    Reason("MakingWay", PORTS, "False", "A pinned role can't surge: engines of its older revision stop first and leave them their ports.",
+           "Wait; status.engines shows how far. A role without kvPort is rolled out without a pause."),
     Reason("PortsUnavailable", PORTS, "False", "The window has no room for the blocks that are needed, or a pin collides.",
            "The message says what is free, what is needed and who holds most: widen the window, move the pin, or scale down.",
            warning=True),

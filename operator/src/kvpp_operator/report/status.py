@@ -10,6 +10,7 @@ from kvpp_operator.report import reasons
 from kvpp_operator.report.engines import EngineState
 from kvpp_operator.rules.base import Finding
 
+WITHOUT_PORTS = ("PortsUnavailable", "MakingWay")
 FINDINGS_LIMIT, ENGINES_LIMIT, MESSAGE_LIMIT = 64, 128, 4096
 NEEDS_PERSON = ("ForeignObject", "MissingApi", "Refused")
 """Outcomes that do not go away by themselves."""
@@ -118,7 +119,7 @@ def is_available(report: Report) -> bool:
 def ready(report: Report) -> tuple[str, str]:
     if not report.accepted:
         return "SpecNotAccepted", ""
-    if not report.suspended and (report.outcome.reason != "Applied" or report.ports.reason == "PortsUnavailable"):
+    if not report.suspended and (report.outcome.reason != "Applied" or report.ports.reason in WITHOUT_PORTS):
         return "ObjectsNotApplied", report.outcome.message or report.ports.message
     if not any(report.wanted.values()):
         return "NoEnginesWanted", ""
