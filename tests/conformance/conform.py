@@ -71,7 +71,7 @@ def judged(lines: list[corpus.Line], *, start: bool = False) -> list[tuple[corpu
 def not_shown(gated: list[corpus.Line]) -> list[tuple[str, str]]:
     """Gates that no process of their case shows to be right: what refuses them may need an NPU, or the gate is too strict."""
     refused: dict[tuple[str, str], bool] = {}
-    for line, verdict in judged(gated, start=True):
+    for line, verdict in judged(gated):
         case = (line["rule"], line["id"].rsplit(" ", 1)[0])
         refused[case] = refused.get(case, False) or is_refused(verdict)
     return sorted(case for case, shown in refused.items() if not shown)
