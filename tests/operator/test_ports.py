@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import chart
 import pytest
 import specs
 from operator_process import Cluster, Operator, eventually, ledger_claims
@@ -210,6 +211,30 @@ def test_a_pin_on_anothers_ports_is_refused_and_names_the_owner(user: Cluster, o
     user.apply(small("second", decode__kvPort=24003))
     user.wait("second", "Ready")
     assert running.items() <= pods(user).items()
+
+
+def test_an_operator_of_one_namespace_heals_the_ledger_of_all(user: Cluster, tmp_path: Path) -> None:
+    """With the rights that the chart gives in that mode. Others' claims are kept, running or not, and left to others."""
+    values = [f"config.watchNamespaces={{{user.namespace}}}", "rbac.hostNetwork=true"]
+    kubeconfig = chart.operator_kubeconfig(user.cluster, release=user.namespace, values=values)
+    operator = Operator(kubeconfig, tmp_path / "operator.log", (user.namespace,))
+    operator.start()
+    try:
+        user.apply(small())
+        user.wait("demo", "Ready")
+        before, running = user.claims(), pods(user)
+        foreign = {**before[0], "namespace": "elsewhere", "uid": "u-9", "first": 29990, "last": 29999}
+        replace_claims(user, [*before[:2], foreign])
+        eventually(lambda: user.claims() == before)
+        assert foreign in ledger_claims(user.cluster)
+        wipe(user, before)
+        eventually(lambda: user.claims() == before)
+        assert pods(user) == running
+    finally:
+        operator.stop()
+        user.cluster.kubectl(
+            "delete", "clusterrole,clusterrolebinding", "-l", f"app.kubernetes.io/instance={user.namespace}"
+        )
 
 
 def test_kubectl_kvpp_ports_reads_the_clusters_ledger(

@@ -29,7 +29,7 @@ def rows(head: str) -> list[list[str]]:
     """Cells of the table with that head, without its head."""
     lines = PAGE.splitlines()
     start = lines.index(f"| {head} |") + 2
-    found = []
+    found: list[list[str]] = []
     for line in lines[start:]:
         if not line.startswith("|"):
             return found

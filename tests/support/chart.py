@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,12 +32,13 @@ def is_established(cluster: LocalCluster, name: str) -> bool:
     return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ())
 
 
-def operator_kubeconfig(cluster: LocalCluster) -> Path:
-    """The chart's ServiceAccount with the chart's rights, and no more."""
+def operator_kubeconfig(cluster: LocalCluster, *, release: str = "kvpp", values: Sequence[str] = ()) -> Path:
+    """The chart's ServiceAccount with the chart's rights, and no more. `values` as in `helm --set`."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     cluster.kubectl("apply", "-f", "-", input=json.dumps(namespace))
-    rendered = cluster.helm("template", "kvpp", str(CHART), "--namespace", NAMESPACE, "--set", "crds.install=false")
+    settings = [word for value in ("crds.install=false", *values) for word in ("--set", value)]
+    rendered = cluster.helm("template", release, str(CHART), "--namespace", NAMESPACE, *settings)
     rights = [body for body in yaml.safe_load_all(rendered) if body and body["kind"] in RIGHTS]
-    cluster.kubectl("apply", "--namespace", NAMESPACE, "-f", "-", input=yaml.safe_dump_all(rights))
+    cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(rights))
     [account] = [body["metadata"]["name"] for body in rights if body["kind"] == "ServiceAccount"]
     return cluster.control_plane.kubeconfig_for_service_account(NAMESPACE, account)
