@@ -6,6 +6,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import specs
 
 from kvpp_operator import names
@@ -139,3 +140,24 @@ def test_on_the_pod_network_nothing_is_claimed_and_old_claims_go_with_the_pods()
     quiet = decide(body(networking={}), replace(after(moved), ledger=world.ledger), CONFIGURATION)
     assert quiet.settled is not None
     assert quiet.settled.ledger == Ledger()
+
+
+def test_engines_that_run_on_the_same_ports_are_left_and_reported() -> None:
+    first = decide(body(), World(), CONFIGURATION)
+    world = after(first)
+    mine = next(claim for claim in world.ledger if claim.key[1] == KV and claim.holder.role == "prefill")
+    other = Claim(PortRange(mine.block.first + 1, mine.block.last + 1), STRANGER, KV)
+    both = replace(world, ledger=world.ledger.add([other]), live_claims=(*world.live_claims, other))
+    decision = decide(body(), both, CONFIGURATION)
+    assert decision.wished == first.wished
+    assert ports_said(decision) == ("PortConflict", f"{mine} and {other} overlap")
+
+
+@pytest.mark.parametrize("networking", [HOST["networking"], {}], ids=["host network", "pod network"])
+def test_engines_of_a_refused_spec_still_show_their_blocks(networking: dict[str, Any]) -> None:
+    first = decide(body(networking=networking), World(), CONFIGURATION)
+    refused = decide(body(networking=networking, prefill__graphMode="Full"), after(first), CONFIGURATION)
+    assert refused.wished is None
+    assert [(one.kv_port, one.kv_port_last) for one in refused.wanted] == [
+        (one.kv_port, one.kv_port_last) for one in first.wanted
+    ]

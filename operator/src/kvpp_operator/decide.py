@@ -10,13 +10,14 @@ from kvpp_operator import capacity, names
 from kvpp_operator.api.v1alpha1 import ROLES
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.ledger.claim import Holder, Ledger
-from kvpp_operator.ledger.live import holder_of
+from kvpp_operator.ledger.live import holder_of, kv_block
 from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Refusal, Taken
 from kvpp_operator.ledger.settle import Settled
 from kvpp_operator.manifest import Key, Manifest
 from kvpp_operator.pipeline import Planned, choose_revision, complete, draft, settle_ports, stored_revisions, wished
-from kvpp_operator.plan.model import EnginePlan, Plan
+from kvpp_operator.plan.model import Plan
+from kvpp_operator.ports import PortRange
 from kvpp_operator.report.engines import WantedEngine
 from kvpp_operator.report.status import Outcome as Ports
 from kvpp_operator.report.status import Report
@@ -85,10 +86,13 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
 
 
 def ports_of(plan: Plan, settled: Settled | None) -> Ports:
-    if not plan.resolved.spec.networking.host_network:
+    if settled is None or not plan.resolved.spec.networking.host_network:
         return Ports("PodNetwork")
-    unmoved = settled.unmoved if settled else ()
-    stay = ", ".join(f"{claim.holder.role} engine {claim.holder.engine} at {claim.block}" for claim in unmoved)
+    claims = set(settled.claims)
+    clashes = [pair for pair in settled.ledger.conflicts() if not claims.isdisjoint(pair)]
+    if clashes:
+        return Ports("PortConflict", "; ".join(f"{left} and {right} overlap" for left, right in clashes))
+    stay = ", ".join(f"{one.holder.role} engine {one.holder.engine} at {one.block}" for one in settled.unmoved)
     return Ports("Claimed", f"A pin moves engines with their next revision; until then: {stay}." if stay else "")
 
 
@@ -108,12 +112,13 @@ def engines_in_the_way(refusal: Refusal | NoRoom | None) -> frozenset[Holder]:
 def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine, ...]:
     """Engines in the plan's order with their workloads; `manifests` are sorted otherwise."""
     workloads = {identity(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
-    return tuple(WantedEngine(workloads[engine.role, str(engine.index)], *block(engine)) for engine in plan.engines)
+    return tuple(
+        WantedEngine(workloads[engine.role, str(engine.index)], *ends(engine.ports.kv)) for engine in plan.engines
+    )
 
 
-def block(engine: EnginePlan) -> tuple[int | None, int | None]:
-    kv = engine.ports.kv
-    return (kv.first, kv.last) if kv else (None, None)
+def ends(block: PortRange | None) -> tuple[int | None, int | None]:
+    return (block.first, block.last) if block else (None, None)
 
 
 def identity(workload: Manifest) -> tuple[str, str]:
@@ -135,7 +140,7 @@ def surviving(world: World, kept: Revision | None) -> tuple[WantedEngine, ...]:
     labelled.sort(
         key=lambda m: (order.get(m["metadata"]["labels"][names.ROLE], 9), int(m["metadata"]["labels"][names.ENGINE]))
     )
-    return tuple(WantedEngine(manifest, None, None) for manifest in labelled)
+    return tuple(WantedEngine(manifest, *ends(kv_block(manifest))) for manifest in labelled)
 
 
 def first_report(body: Mapping[str, Any], judgement: Judgement, kept: Revision | None) -> Report:

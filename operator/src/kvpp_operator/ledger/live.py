@@ -106,37 +106,47 @@ def with_uids(live: Iterable[Claim], known: Iterable[Claim]) -> tuple[Claim, ...
     return tuple(claim._replace(holder=holders.get((claim.block, claim.holder), claim.holder)) for claim in live)
 
 
+def kv_block(workload: Manifest) -> PortRange | None:
+    """Read the kv block of an engine's workload, on either network; None when it has none."""
+    blocks = (_kv_block(_flags(container.get("args"))) for _, container in _engines(workload))
+    return next((block for block in blocks if block), None)
+
+
 def _claims(manifest: Manifest) -> Iterator[Claim]:
     holder = holder_of(manifest)
     if holder is None:
         return
-    for path in POD_SPECS:
-        spec = _map(manifest, *path)
+    for spec, container in _engines(manifest):
         if spec.get("hostNetwork") is not True:
             continue
+        flags = _flags(container.get("args"))
+        variables = [variable for variable in container.get("env") or [] if isinstance(variable, dict)]
+        base = {variable.get("name"): variable.get("value") for variable in variables}.get("HCCL_IF_BASE_PORT")
+        for purpose, block in ((KV, _kv_block(flags)), (HOST, _block(_port(base), _port(flags.get("port"))))):
+            if block is not None:
+                yield Claim(block, holder, purpose)
+
+
+def _engines(manifest: Manifest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Pod specs of a pod or workload that have an engine's container, with it."""
+    for path in POD_SPECS:
+        spec = _map(manifest, *path)
         for container in spec.get("containers") or []:
             if isinstance(container, dict) and container.get("name") == names.CONTAINER:
-                yield from _blocks(holder, container)
+                yield spec, container
 
 
-def _blocks(holder: Holder, container: dict[str, Any]) -> Iterator[Claim]:
-    flags = _flags(container.get("args"))
-    kv_port = _kv_port(flags.get("kv-transfer-config", ""))
-    if kv_port:
-        sizes = {size: _port(flags.get(flag)) or 1 for size, flag in SIZES.items()}
-        yield from _claim(holder, KV, kv_port, kv_port + kv_block_length(**sizes) - 1)
-    variables = [variable for variable in container.get("env") or [] if isinstance(variable, dict)]
-    environment = {variable.get("name"): variable.get("value") for variable in variables}
-    base, api = _port(environment.get("HCCL_IF_BASE_PORT")), _port(flags.get("port"))
-    if base and api:
-        yield from _claim(holder, HOST, base, api)
+def _kv_block(flags: dict[str, str]) -> PortRange | None:
+    first = _kv_port(flags.get("kv-transfer-config", ""))
+    sizes = {size: _port(flags.get(flag)) or 1 for size, flag in SIZES.items()}
+    return _block(first, first + kv_block_length(**sizes) - 1)
 
 
-def _claim(holder: Holder, purpose: str, first: int, last: int) -> Iterator[Claim]:
+def _block(first: int, last: int) -> PortRange | None:
     try:
-        yield Claim(PortRange(first, last), holder, purpose)
+        return PortRange(first, last)
     except ValueError:
-        return
+        return None
 
 
 def _flags(args: object) -> dict[str, str]:

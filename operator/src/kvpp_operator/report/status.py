@@ -11,6 +11,7 @@ from kvpp_operator.report.engines import EngineState
 from kvpp_operator.rules.base import Finding
 
 WITHOUT_PORTS = ("PortsUnavailable", "MakingWay")
+PORTS_NEED_PERSON = ("PortsUnavailable", "PortConflict")
 FINDINGS_LIMIT, ENGINES_LIMIT, MESSAGE_LIMIT = 64, 128, 4096
 NEEDS_PERSON = ("ForeignObject", "MissingApi", "Refused")
 """Outcomes that do not go away by themselves."""
@@ -139,13 +140,13 @@ def reconciling(report: Report) -> tuple[str, str]:
 
 
 def needs_person(report: Report) -> bool:
-    return not report.accepted or report.ports.reason == "PortsUnavailable" or report.outcome.reason in NEEDS_PERSON
+    return not report.accepted or report.ports.reason in PORTS_NEED_PERSON or report.outcome.reason in NEEDS_PERSON
 
 
 def first_trouble(report: Report) -> str:
     if not report.accepted:
         return str(report.errors[0])
-    return report.ports.message if report.ports.reason == "PortsUnavailable" else report.outcome.message
+    return report.ports.message if report.ports.reason in PORTS_NEED_PERSON else report.outcome.message
 
 
 def counts(report: Report, role: str) -> dict[str, Any]:
