@@ -41,7 +41,7 @@ REASONS = (
     Reason("MakingWay", PORTS, "False", "A pinned role can't surge: engines of its older revision stop first and leave them their ports.",
            "Wait; status.engines shows how far. A role without kvPort is rolled out without a pause."),
     Reason("PortConflict", PORTS, "False", "Engines that run have ports in common. Neither was moved.",
-           "Delete the workload of one of the two that the message names: it gets new ports. Find out who made it: not this operator.",
+           "Scale the role of one of the two to 0 and back: it gets new ports. Find out who made it: not this operator.",
            warning=True),
     Reason("PortsUnavailable", PORTS, "False", "The window has no room for the blocks that are needed, or a pin collides.",
            "The message says what is free, what is needed and who holds most: widen the window, move the pin, or scale down.",
