@@ -14,7 +14,7 @@ from kvpp_operator.configuration import Configuration
 from kvpp_operator.decide import Decision, decide
 from kvpp_operator.ledger.claim import KV, Claim, Holder, Ledger, Owner
 from kvpp_operator.ledger.live import live_claims, signs
-from kvpp_operator.manifest import key_of
+from kvpp_operator.manifest import key_of, satisfied
 from kvpp_operator.ports import PortRange
 from kvpp_operator.world import World
 
@@ -60,6 +60,14 @@ def test_deciding_again_claims_and_frees_nothing() -> None:
     again = decide(body(), after(first), CONFIGURATION)
     assert (again.settled, again.wished) == (replace(first.settled, ledger=again.settled.ledger), first.wished)  # type: ignore[type-var,union-attr]
     assert again.settled.ledger == first.settled.ledger  # type: ignore[union-attr]
+
+
+def test_every_object_is_satisfied_with_itself() -> None:
+    """Else an operator that starts would write each revision again: its templates have several ports 0."""
+    wished = (
+        decide(body(decode__parallelism={"data": 4, "tensor": 2, "expert": True}), World(), CONFIGURATION).wished or ()
+    )
+    assert [key_of(manifest) for manifest in wished if not satisfied(manifest, copy.deepcopy(manifest))] == []
 
 
 def test_a_full_window_is_a_matter_of_ports_not_of_the_spec() -> None:

@@ -255,10 +255,11 @@ def _holds_map(path: tuple[str, ...], wish: Manifest, live: Any) -> bool:
 def _holds_list(path: tuple[str, ...], wish: list[Any], live: Any) -> bool:
     if not isinstance(live, list):
         return False
-    keys = merge_keys(path)
-    if not keys or not all(isinstance(item, dict) for item in (*wish, *live)):
+    keys = merge_keys(path) if all(isinstance(item, dict) for item in (*wish, *live)) else ()
+    found = {_merge_key(item, keys): item for item in live} if keys else {}
+    # Keys are unique where the server merges by them; elsewhere, as in a revision's templates, the list is data.
+    if len(found) < len(live) or not keys:
         return len(wish) == len(live) and all(_holds(path, *pair) for pair in zip(wish, live, strict=True))
-    found = {_merge_key(item, keys): item for item in live}
     return all(_holds(path, item, found.get(_merge_key(item, keys))) for item in wish)
 
 
