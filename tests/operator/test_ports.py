@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -16,6 +17,7 @@ from operator_process import Cluster, Operator, eventually, ledger_claims
 
 from kvpp_devcluster.cluster import LocalCluster
 from kvpp_devcluster.processes import ProgramError
+from kvpp_devcluster.proxy import WriteProxy
 from kvpp_operator import names
 from kvpp_operator.ledger.claim import Claim, Ledger
 from kvpp_operator.ledger.live import live_claims
@@ -281,3 +283,21 @@ def test_an_operator_that_may_not_touch_the_ledger_says_so(user: Cluster, operat
 def set_rules(user: Cluster, rules: list[dict[str, Any]]) -> None:
     patch = [{"op": "replace", "path": "/rules", "value": rules}]
     user.cluster.kubectl("patch", "clusterrole", "kvpp-kvpp-operator", "--type=json", "-p", json.dumps(patch))
+
+
+async def test_a_restart_asks_the_ledger_nothing_and_writes_nothing(
+    user: Cluster, operator_kubeconfig: Path, tmp_path: Path
+) -> None:
+    async with WriteProxy.of(operator_kubeconfig) as proxy:
+        operator = Operator(proxy.write_kubeconfig(tmp_path / "kubeconfig"), tmp_path / "log", (user.namespace,))
+        await asyncio.to_thread(operator.start)
+        await asyncio.to_thread(user.apply, small())
+        await asyncio.to_thread(user.wait, "demo", "Ready")
+        await asyncio.to_thread(user.wait, "demo", "Reconciling", "False")
+        await asyncio.to_thread(operator.stop)
+        proxy.forget()
+        await asyncio.to_thread(operator.start)
+        await asyncio.sleep(1)
+        await asyncio.to_thread(operator.stop)
+        assert proxy.writes == []
+        assert proxy.requests["get", "kvppportledgers"] == 0
