@@ -89,24 +89,24 @@ def move(user: Cluster, claims: Entries) -> None:
     replace_claims(user, [*claims[:-1], moved])
 
 
-@pytest.mark.parametrize("edit", [wipe, truncate, lose_one, overlap, give_away, move], ids=lambda edit: edit.__name__)
-def test_a_ledger_edited_by_hand_heals_and_nothing_moves(
-    user: Cluster, operator: Operator, edit: Callable[[Cluster, Entries], None]
-) -> None:
+EDITS: tuple[Callable[[Cluster, Entries], None], ...] = (wipe, truncate, lose_one, overlap, give_away, move)
+
+
+def test_a_ledger_edited_by_hand_heals_and_nothing_moves(user: Cluster, operator: Operator) -> None:
     for name in ("one", "two"):
         user.apply(small(name))
     for name in ("one", "two"):
         user.wait(name, "Ready")
     before, running = user.claims(), pods(user)
     assert len(before) == 8
-    edit(user, before)
-    eventually(lambda: user.claims() == before, what=f"{edit.__name__} healed: {user.claims()}")
-    assert stored(user.cluster).is_sound()
-    user.wait("one", "Ready")
-    assert pods(user) == running
-    assert Ledger(shown(user)) == Ledger(
-        tuple(c for c in stored(user.cluster) if c.holder.owner.namespace == user.namespace)
-    )
+    assert Ledger(shown(user)) == parse({"claims": before}).ledger
+    for edit in EDITS:
+        edit(user, before)
+        eventually(lambda: user.claims() == before, what=f"{edit.__name__} healed: {user.claims()}")
+        assert stored(user.cluster).is_sound(), edit.__name__
+        assert pods(user) == running, edit.__name__
+    for name in ("one", "two"):
+        user.wait(name, "Ready")
 
 
 def test_a_ledger_lost_while_the_operator_is_down_is_rebuilt_before_anything_new_is_given(
