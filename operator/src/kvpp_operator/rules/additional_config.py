@@ -116,7 +116,7 @@ def wrong_kind_of_value(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "ADD005",
     severity="error",
-    evidence="check",
+    evidence="guide",
     validation="ci",
     source="seed guide, PD Disaggregation: enable KVPP only on the prefill node; launch facts 1.2 rules 14 and 17",
     message="enable_kvpp {value} contradicts spec.kvpp.enabled for {role}: KVPP is on for unified and prefill when "

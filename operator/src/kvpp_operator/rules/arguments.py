@@ -189,7 +189,7 @@ LAYOUT = (
 @rule(
     "ARG008",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 11.1: V2 compares block lengths and tensor counts of both sides, and fails every transfer when they differ",
     message="{flag} changes the model, its dtype or the cache layout, and prefill and decode don't say the same; every hand-over "
     "fails.",

@@ -17,7 +17,7 @@ MAIN, INDEXER = "spec.kvCache.main", "spec.kvCache.indexer"
 @rule(
     "CACHE001",
     severity="error",
-    evidence="check",
+    evidence="guide",
     validation="seed",
     source=f"{SEED}; launch facts 7.2 and 8.2: the packed 8-bit cache is SFA's",
     message="SFA-C8 (kvCache.main C8) is a layout of SFA models; {model} uses {attention}.",
@@ -33,7 +33,7 @@ def packed_cache_without_sparse_attention(resolved: Resolved, _: World) -> Itera
 @rule(
     "CACHE002",
     severity="error",
-    evidence="check",
+    evidence="guide",
     validation="seed",
     source=f"{SEED}; launch facts 7.2: LI is the lightning indexer of SFA models",
     message="LI-{value} (kvCache.indexer) is the cache of an SFA model's indexer; {model} has none.",
@@ -85,7 +85,7 @@ def four_bit_indexer_without_effect(resolved: Resolved, _: World) -> Iterator[Fa
 @rule(
     "CACHE005",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 7.2 and 11.1: C8 is int8 on A2 and A3, fp8 on 950; V2 compares block lengths of both sides",
     message="C8 is {prefill} on prefill's {prefill_chip} and {decode} on decode's {decode_chip}: the layouts differ "
     "and every "

@@ -84,7 +84,7 @@ def dsa_context_with_context(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "PCP004",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 1.2 rule 20 and 11.1 (Runner): DSA-CP needs Model Runner V1, DSpark and Eagle3 with PP need "
     "V2",
     message="DSA-CP runs on Model Runner V1 only, but {method} with pipeline parallelism needs V2.",

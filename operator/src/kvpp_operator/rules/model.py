@@ -122,7 +122,7 @@ def attention_without_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "MODEL005",
     severity="error",
-    evidence="check",
+    evidence="guide",
     validation="ci",
     source=f"{SEED_MODELS}; launch facts 1.2 rules 1 and 3, 1.5 (model types)",
     message="KVPP can't run {value}: {reason}. It needs a model with MLA or SFA attention in every layer.",

@@ -96,6 +96,26 @@ def decode_context_does_not_fit(resolved: Resolved, _: World) -> Iterator[Fact]:
 
 
 @rule(
+    "PAR013",
+    severity="error",
+    evidence="check",
+    source="vLLM Ascend 0.28 to 0.30 platform.py: DCP of SFA with a replicated indexer spans PCP, or TP x PCP",
+    message="On an SFA model DCP spans all of TP x PCP or nothing: decodeContext is 1, {context} (PCP) or {whole} (TP x PCP).",
+    fix="or set it to {whole}",
+)
+def part_of_the_ranks_with_indexer(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """DCP of an SFA model over a part of the ranks."""
+    if resolved.model is None or resolved.model.attention != "SFA":
+        return
+    for role in resolved.roles:
+        size, context = role.role.parallelism.decode_context, role.prefill_context
+        whole = role.tensor * context
+        if size not in (1, context, whole):
+            path = f"{role.path}.parallelism.decodeContext"
+            yield Fact(path, size, (Set(path, 1),), {"context": context, "whole": whole})
+
+
+@rule(
     "PAR004",
     severity="warning",
     evidence="guide",

@@ -99,7 +99,7 @@ def asks_for_dynamic(argument: Argument) -> str:
 @rule(
     "SPEC015",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="seed guide, Speculative decoding: dynamic-K is not supported; launch facts 1.2 rule 9: dynamic_spec_config.method is unset",
     message="dynamic_spec_config changes the number of draft tokens as it runs; KVPP supports a fixed number only.",
     fix="and use speculative with a fixed number of tokens",
@@ -144,6 +144,23 @@ def elastic_expert_parallelism(resolved: Resolved, _: World) -> Iterator[Fact]:
     """Elastic EP."""
     for role in resolved.roles:
         if role.kvpp or resolved.is_disaggregated:
+            for argument in flagged(role, "--enable-elastic-ep"):
+                if is_true(argument.value):
+                    yield Fact(argument.path, argument.flag, argument.removal)
+
+
+@rule(
+    "PAR014",
+    severity="error",
+    evidence="check",
+    source="vLLM 0.28 to 0.30 ParallelConfig: elastic EP needs enable_eplb",
+    message="Elastic EP moves experts by EPLB; the engine does not start with it unless --enable-eplb is there too.",
+    fix="or add --enable-eplb",
+)
+def elastic_without_balancing(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Elastic EP without EPLB."""
+    for role in resolved.roles:
+        if not any(is_true(argument.value) for argument in flagged(role, "--enable-eplb")):
             for argument in flagged(role, "--enable-elastic-ep"):
                 if is_true(argument.value):
                     yield Fact(argument.path, argument.flag, argument.removal)

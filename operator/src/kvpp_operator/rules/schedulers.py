@@ -29,7 +29,7 @@ def part_is_on(role: ResolvedRole, *keys: str) -> Place | None:
 @rule(
     "SCHED001",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 1.2 rule 36 and 11.1: recompute_scheduler_enable is for kv_consumer only",
     message="The recompute scheduler is for decode only; on {role} the engine refuses or drops it.",
     fix="and set it in spec.decode.additionalConfig where you need it",
@@ -139,6 +139,25 @@ def decode_only_off_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
                 yield Fact(
                     place.path, place.value, place.removal, {"what": what[0].upper() + what[1:], "role": role.name}
                 )
+
+
+@rule(
+    "SCHED010",
+    severity="error",
+    evidence="check",
+    source="vLLM Ascend 0.28 to 0.30 AscendConfig: enable_kv_nz is for MLA without an indexer",
+    message="enable_kv_nz is a layout of MLA caches; {model} uses {attention} and the engine does not start with it.",
+    fix="",
+)
+def nz_without_latent_attention(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """The NZ cache layout on a model without MLA."""
+    if resolved.model is None or resolved.model.attention == "MLA":
+        return
+    words = {"model": resolved.model.name, "attention": resolved.model.attention}
+    for role in resolved.roles:
+        place = wins(role, "enable_kv_nz")
+        if role.name == "decode" and place is not None and is_true(place.value):
+            yield Fact(place.path, place.value, place.removal, words)
 
 
 @rule(

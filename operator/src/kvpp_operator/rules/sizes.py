@@ -6,9 +6,15 @@ from collections.abc import Iterator
 
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
+from kvpp_operator.rules.given import of_role
 from kvpp_operator.world import World
 
 SCHEDULER = "vLLM 0.28 to 0.30 SchedulerConfig.verify_max_model_len"
+DEFAULTS = "vLLM 0.28 to 0.30 EngineArgs.get_batch_defaults: before the worker knows its device, an API server's step takes 2048 tokens"
+DEFAULT_STEP = 2048
+"""Tokens of a step where nothing is said. Without chunked prefill vLLM raises it to the context, in throughput mode it doubles."""
+SHORTEST_CONTEXT = 131072
+"""Tokens. No model of the catalogue has a shorter context of its own (max_position_embeddings of their config.json)."""
 ROLES = ("unified", "prefill", "decode")
 
 
@@ -38,18 +44,44 @@ def fewer_tokens_than_sequences(resolved: Resolved, _: World) -> Iterator[Fact]:
 
 
 @rule(
+    "SIZE003",
+    severity="error",
+    evidence="check",
+    source=DEFAULTS,
+    message="Without maxNumBatchedTokens a step takes {step} tokens, fewer than maxNumSeqs {value}; the engine does not start.",
+    fix="or lower maxNumSeqs",
+)
+def more_sequences_than_the_default_step(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """More sequences than the default step has tokens."""
+    for role in resolved.roles:
+        sequences, path = role.scheduler.max_num_seqs, f"{role.path}.scheduler"
+        is_said = role.scheduler.max_num_batched_tokens is not None or role.scheduler.chunked_prefill is False
+        is_other = any(argument.flag in ("--performance-mode", "--all2all-backend") for argument in of_role(role))
+        if sequences is not None and sequences > DEFAULT_STEP and not is_said and not is_other:
+            edits = (Set(f"{path}.maxNumBatchedTokens", sequences),)
+            yield Fact(f"{path}.maxNumSeqs", sequences, edits, {"step": DEFAULT_STEP})
+
+
+@rule(
     "SIZE002",
     severity="error",
     evidence="check",
     source=SCHEDULER,
-    message="Without chunked prefill a prompt must fit one step: {value} tokens in a step are fewer than maxModelLen {longest}.",
+    message="Without chunked prefill a prompt must fit one step: {value} tokens in a step are fewer than {longest}.",
     fix="or raise maxNumBatchedTokens",
 )
 def prompt_longer_than_a_step(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A context that does not fit one step, without chunked prefill."""
-    longest = resolved.spec.model.max_model_len
+    said = resolved.spec.model.max_model_len
+    longest = said if said is not None else own_context(resolved)
+    words = {"longest": f"maxModelLen {said}" if said is not None else f"the model's own context, {longest} or more"}
     for role in resolved.roles:
         tokens = role.scheduler.max_num_batched_tokens
-        if role.scheduler.chunked_prefill is False and tokens is not None and longest is not None and tokens < longest:
+        if role.scheduler.chunked_prefill is False and tokens is not None and tokens < longest:
             path = f"{role.path}.scheduler"
-            yield Fact(f"{path}.maxNumBatchedTokens", tokens, (Remove(f"{path}.chunkedPrefill"),), {"longest": longest})
+            yield Fact(f"{path}.maxNumBatchedTokens", tokens, (Remove(f"{path}.chunkedPrefill"),), words)
+
+
+def own_context(resolved: Resolved) -> int:
+    """The least that is known of the model's own context; 0 for a model that only the user knows."""
+    return SHORTEST_CONTEXT if resolved.model is not None and resolved.spec.model.profile else 0

@@ -72,7 +72,7 @@ SHARING = "self.model.architecture.draftSharesTargetCache"
 @rule(
     "SPEC004",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source=f"{SEED}: draft caches must not share target KV caches; launch facts 1.2 rule 10",
     message="KVPP keeps draft caches apart from the target's; a draft that shares the target's KV caches does not "
     "start.",

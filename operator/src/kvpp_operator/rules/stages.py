@@ -30,7 +30,7 @@ def pipeline_on_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "PAR007",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 6.2: VLLM_PP_LAYER_PARTITION has one number for each PP rank",
     message="pipelineLayers names the layers of every pipeline stage: as many numbers as pipeline says.",
     fix="",
@@ -55,7 +55,7 @@ def layers_for_other_stages(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "PAR008",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 6.2: the numbers add up to the hidden layers, draft layers not counted",
     message="pipelineLayers adds up to {total}, but {model} has {layers} layers; draft layers are not counted.",
     fix="",
@@ -76,7 +76,7 @@ def layers_do_not_add_up(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "PAR009",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 6.2: every stage has at least one layer",
     message="{value} pipeline stages are more than the {layers} layers of {model}; every stage needs a layer.",
     fix="",

@@ -91,7 +91,7 @@ def block_is_no_map(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "KVT004",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source="launch facts 3 and 4.1: qos_priority is an integer from 0 to 4, other values stop the start",
     message="qos_priority is a whole number from 0 to 4; the engine stops at {value}.",
     fix="",
