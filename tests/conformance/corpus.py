@@ -16,6 +16,7 @@ from kvpp_operator.render.commands import commands
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules import RULES, judge
 from kvpp_operator.rules.base import Rule
+from kvpp_operator.rules.edits import Set, applied
 from kvpp_operator.world import OFFLINE
 
 Line = dict[str, Any]
@@ -104,6 +105,11 @@ def gated(versions: Sequence[str]) -> Iterator[Line]:
                 yield {**line, "rule": rule.id, "evidence": rule.evidence}
 
 
+PASSING: dict[str, list[rule_cases.Case]] = {}
+for _case in rule_cases.cases("pass"):
+    if _case.configuration == DEFAULT and not _case.rule.startswith(("SCHEMA", "VERSION")):
+        PASSING.setdefault(_case.base, []).append(_case)
+BASES = [base for base, found in PASSING.items() for _ in found if len(found) > 5]
 MODELS = ("GLM-5", "GLM-5.2", "DeepSeek-V3.1", "DeepSeek-R1", "DeepSeek-V3.2", "Kimi-K2")
 ARGUMENTS = (
     ["--block-size", "128"], ["--seed=1024"], ["--enable-auto-tool-choice", "--tool-call-parser", "glm47"], ["--reasoning-parser", "glm45"],
@@ -112,15 +118,26 @@ ARGUMENTS = (
 
 
 def generated(count: int, seed: int, versions: Sequence[str]) -> Iterator[Line]:
-    """`count` accepted specs, drawn at random; refused draws are thrown away."""
+    """`count` accepted specs, drawn at random; refused draws are thrown away. Every other one is a cross of written ones."""
     source = random.Random(seed)
     made = 0
     while made < count:
-        body = draw(source, source.choice(versions))
+        body = (crossed, draw)[made % 2](source, source.choice(versions))
         found = lines(f"random-{seed}-{made}", body)
         if found:
             made += 1
             yield from found
+
+
+def crossed(source: random.Random, version: str) -> Any:
+    """What two to five passing cases of one base ask for, in one document; with luck the rules accept all of it together."""
+    base = source.choice(BASES)
+    parents = source.sample(PASSING[base], source.randint(2, 5))
+    edits = [edit for parent in parents for edit in parent.edits]
+    try:
+        return applied(rule_cases.copied(base), [*edits, Set("spec.engine.version", version)])
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None  # one parent's edit needs what another one's took away
 
 
 def draw(source: random.Random, version: str) -> dict[str, Any]:

@@ -29,6 +29,9 @@ class Case:
     configuration: Configuration
     finds: tuple[str, ...]
     """Paths that the rule reports; none for a case that must pass."""
+    base: str
+    edits: tuple[Edit, ...]
+    """What makes the document of the base."""
 
     def __str__(self) -> str:
         return f"{self.rule}: {self.name}"
@@ -53,13 +56,18 @@ def cases(kind: str) -> tuple[Case, ...]:
 def read(path: Path, kind: str) -> Iterator[Case]:
     for name, case in yaml.safe_load(path.read_text())[kind].items():
         # Through a copy: YAML anchors make parts of a base one object.
-        base = copy.deepcopy(unshared(bases()[case.get("base", "unified")]))
-        edits: list[Edit] = [
+        base = case.get("base", "unified")
+        edits: tuple[Edit, ...] = (
             *map(Remove, case.get("remove", ())),
             *(Set(place, value) for place, value in case.get("set", {}).items()),
-        ]
+        )
         configuration = Configuration.model_validate(case["configuration"]) if "configuration" in case else DEFAULT
-        yield Case(path.stem, name, applied(base, edits), configuration, tuple(case.get("finds", ())))
+        document = applied(copied(base), edits)
+        yield Case(path.stem, name, document, configuration, tuple(case.get("finds", ())), base, edits)
+
+
+def copied(base: str) -> Any:
+    return copy.deepcopy(unshared(bases()[base]))
 
 
 def unshared(value: Any) -> Any:

@@ -49,6 +49,22 @@ def graph_mode_without_context(resolved: Resolved, _: World) -> Iterator[Fact]:
 
 
 @rule(
+    "PCP011",
+    severity="error",
+    evidence="check",
+    until="0.29.0rc1",
+    source="vLLM 0.28 and 0.29 ParallelConfig: PCP does not support data parallelism; vLLM 0.30 has no such check",
+    message="vLLM Ascend {release} does not start with PCP and data parallelism together.",
+    fix="or set data to 1, or engine.version to {first}",
+)
+def context_with_data_parallelism(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """PCP with DP on a release that takes one of them."""
+    for role, path in with_context(resolved):
+        if role.data > 1:
+            yield Fact(path, role.prefill_context, (Set(path, 1),))
+
+
+@rule(
     "PCP002",
     severity="warning",
     evidence="guide",
