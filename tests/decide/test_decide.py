@@ -9,7 +9,7 @@ import specs
 
 from kvpp_operator import names
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.decide import Decision, decide
+from kvpp_operator.decide import Decision, decide, is_engine
 from kvpp_operator.manifest import Manifest, key_of
 from kvpp_operator.world import World
 
@@ -24,8 +24,18 @@ def after(decision: Decision, world: World | None = None) -> World:
 
 
 def engines(decision: Decision) -> dict[str, Manifest]:
-    wished = decision.wished or ()
-    return {manifest["metadata"]["name"]: manifest for manifest in wished if manifest["kind"] == "Deployment"}
+    return {
+        manifest["metadata"]["name"]: manifest for manifest in of_kind(decision, "Deployment") if is_engine(manifest)
+    }
+
+
+def router(decision: Decision, kind: str = "Deployment") -> Manifest:
+    [found] = [one for one in of_kind(decision, kind) if one["metadata"]["name"] == "demo-router"]
+    return found
+
+
+def of_kind(decision: Decision, kind: str) -> list[Manifest]:
+    return [manifest for manifest in decision.wished or () if manifest["kind"] == kind]
 
 
 def first(**changes: Any) -> tuple[dict[str, Any], Decision, World]:
@@ -37,8 +47,8 @@ def first(**changes: Any) -> tuple[dict[str, Any], Decision, World]:
 def test_a_first_spec_makes_everything_of_revision_one() -> None:
     _, decision, _ = first()
     assert [manifest["kind"] for manifest in decision.wished or ()] == [
-        "ServiceAccount", "ControllerRevision", "PodDisruptionBudget", "PodDisruptionBudget", "Service", "Service",
-        "Deployment", "Deployment",
+        "ServiceAccount", "ServiceAccount", "Role", "RoleBinding", "ConfigMap", "ControllerRevision",
+        *["PodDisruptionBudget"] * 3, *["Service"] * 5, *["Deployment"] * 3,
     ]  # fmt: skip
     [revision] = [manifest for manifest in decision.wished or () if manifest["kind"] == "ControllerRevision"]
     assert revision["revision"] == 1
@@ -78,6 +88,25 @@ def test_the_router_and_a_suspension_do_not_touch_engines() -> None:
         decide(specs.deployment(specs.DISAGGREGATED, router={"replicas": 3}), world, CONFIGURATION)
     ) == engines(before)
     assert decide(specs.deployment(specs.DISAGGREGATED, suspend=True), world, CONFIGURATION).wished is None
+
+
+def test_the_router_outlives_engines_and_follows_their_revision() -> None:
+    _, before, world = first()
+    after = decide(specs.deployment(specs.DISAGGREGATED, model__maxModelLen=4096), world, CONFIGURATION)
+    assert not engines(before).keys() & engines(after).keys()
+    assert router(after) == router(before)
+    for decision in (before, after):
+        assert router(decision, "Service")["metadata"]["labels"][names.REVISION] == decision.report.revision
+        members = {one["metadata"]["labels"].get(names.REVISION) for one in of_kind(decision, "Service")}
+        assert members == {decision.report.revision, None}
+
+
+def test_the_router_of_a_kept_revision_serves_that_one() -> None:
+    """An operator that would render engines otherwise leaves them, and the router with them."""
+    body, before, world = first()
+    mirrored = decide(body, world, Configuration(imageRepository="mirror.example/vllm-ascend"))
+    assert mirrored.report.update_available
+    assert (router(mirrored), router(mirrored, "Service")) == (router(before), router(before, "Service"))
 
 
 def test_an_operator_that_would_render_otherwise_changes_nothing_and_says_so() -> None:

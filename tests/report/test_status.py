@@ -10,6 +10,7 @@ import pytest
 from kvpp_operator.report import reasons
 from kvpp_operator.report.apis import missing
 from kvpp_operator.report.engines import EngineState
+from kvpp_operator.report.router import PodReport, RouterState
 from kvpp_operator.report.status import Outcome, Report, status
 from kvpp_operator.rules.base import Finding
 
@@ -17,6 +18,8 @@ EARLIER, NOW = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 PREFILL = EngineState("prefill", 0, "r1", ready=True, reason="Ready", nodes=("n1",), kv_port=22000, kv_port_last=22008)
 DECODE = EngineState("decode", 0, "r1", ready=True, reason="Ready", nodes=("n2",), kv_port=22009, kv_port_last=22024)
 UP = Report(generation=3, findings=(), wanted={"prefill": 1, "decode": 1}, engines=(PREFILL, DECODE), revision="r1")
+SERVING = PodReport("Serving", "", "r1", members=2, handover="seen")
+ROUTER = RouterState("demo-router.default.svc:8000", wanted=1, ready=1, reports=(SERVING,))
 ERROR = Finding(
     "GRAPH001", "error", "spec.prefill.graphMode", "Full", "No full graphs.", "seed", "set it to Eager", "seed"
 )
@@ -43,6 +46,52 @@ def test_conditions(what: str, report: Report, expected: dict[str, str]) -> None
     assert {kind: verdict(report)[kind] for kind in expected} == expected, what
 
 
+def behind(**report: Any) -> Report:
+    """A router whose only pod says this; it is ready if it serves."""
+    said = replace(SERVING, **report)
+    return replace(UP, router=replace(ROUTER, ready=int(said.reason == "Serving"), reports=(said,), obstacle=str(said)))
+
+
+NOT_HEALTHY = "no healthy decode engine of revision r1"
+
+
+@pytest.mark.parametrize(
+    ("what", "report", "expected"),
+    [
+        ("in step", behind(), {"Available": "True/Available", "HandoverSeen": "True/Seen", "Ready": "True/Ready", "Reconciling": "False/Settled"}),
+        ("the canary failed", behind(reason="CanaryFailed", message="other text", handover="not seen"), {"Available": "False/CanaryFailed", "HandoverSeen": "False/CanaryFailed", "Ready": "False/RouterNotReady", "Reconciling": "True/Progressing"}),
+        ("nobody is healthy", behind(reason="NoMembers", message=NOT_HEALTHY, members=1, handover="unknown"), {"Available": "False/RouterWithoutMembers", "HandoverSeen": "Unknown/NotTold", "Ready": "False/RouterNotReady"}),
+        ("the proxy is away", behind(reason="ProxyDown"), {"Available": "False/RouterNotReady", "HandoverSeen": "True/Seen", "Ready": "False/RouterNotReady"}),
+        ("no KV moves", behind(handover="not seen"), {"Available": "True/Available", "HandoverSeen": "False/NotSeen", "Ready": "True/Ready"}),
+        ("an older revision is served", behind(revision="r0"), {"Available": "True/Available", "Ready": "False/RouterNotReady"}),
+        ("an engine is not behind it yet", behind(members=1), {"Available": "True/Available", "Ready": "False/RouterNotReady"}),
+        ("nobody has said anything", replace(UP, router=replace(ROUTER, reports=())), {"Available": "True/Available", "HandoverSeen": "Unknown/NotTold", "Ready": "True/Ready"}),
+        ("one of two pods is ready", replace(UP, router=replace(ROUTER, wanted=2)), {"Available": "True/Available", "Ready": "False/RouterNotReady"}),
+        ("pods are being replaced", replace(UP, router=replace(ROUTER, is_current=False)), {"Available": "True/Available", "Ready": "False/RouterNotReady"}),
+        ("no router pods are wanted", replace(UP, router=replace(ROUTER, wanted=0, ready=0, reports=())), {"Available": "True/Available", "Ready": "True/Ready"}),
+        ("no decode is wanted", replace(behind(reason="NoMembers"), wanted={"prefill": 1, "decode": 0}, engines=(PREFILL,)), {"Available": "False/RouterWithoutMembers", "Ready": "True/Ready"}),
+        ("engines come first", replace(behind(reason="NoMembers"), engines=(PREFILL, replace(DECODE, ready=False))), {"Available": "False/NoEngineReady", "Ready": "False/EnginesNotReady"}),
+    ],
+)  # fmt: skip
+def test_conditions_behind_a_router(what: str, report: Report, expected: dict[str, str]) -> None:
+    assert {kind: verdict(report)[kind] for kind in expected} == expected, what
+
+
+def test_the_routers_own_words_reach_the_conditions() -> None:
+    found = status(behind(reason="NoMembers", message=NOT_HEALTHY), {}, NOW)
+    words = {condition["type"]: condition["message"] for condition in found["conditions"]}
+    assert (words["Available"], words["Ready"]) == (
+        NOT_HEALTHY,
+        f"0 of 1 router pods are ready. NoMembers: {NOT_HEALTHY}",
+    )
+
+
+def test_status_shows_where_requests_go_and_who_answers() -> None:
+    assert status(behind(), {}, NOW)["router"] == {
+        "address": "demo-router.default.svc:8000", "wanted": 1, "ready": 1, "members": 2, "revision": "r1",
+    }  # fmt: skip
+
+
 def test_a_transition_time_moves_only_with_the_status() -> None:
     before = status(replace(UP, engines=(PREFILL, replace(DECODE, ready=False))), {}, EARLIER)
     after = status(UP, before, NOW)
@@ -56,7 +105,7 @@ def test_the_same_report_gives_the_same_status() -> None:
 
 
 def test_every_condition_has_the_generation_and_a_message() -> None:
-    found = status(UP, {}, NOW)
+    found = status(replace(UP, router=ROUTER), {}, NOW)
     assert [condition["type"] for condition in found["conditions"]] == list(reasons.CONDITIONS)
     assert all(condition["observedGeneration"] == 3 and condition["message"] for condition in found["conditions"])
 

@@ -57,7 +57,7 @@ def test_what_there_is() -> None:
     ("changes", "kinds"),
     [
         ({"router": {"type": "Kthena"}}, ["ModelServer", "ModelRoute"]),
-        ({"router": {"type": "None"}}, []),
+        ({"router": {"type": "None"}}, ["Service", "Service"]),
     ],
 )
 def test_another_router_or_none(changes: dict[str, Any], kinds: list[str]) -> None:

@@ -111,7 +111,8 @@ def engines_in_the_way(refusal: Refusal | NoRoom | None) -> frozenset[Holder]:
 
 def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine, ...]:
     """Engines in the plan's order with their workloads; `manifests` are sorted otherwise."""
-    workloads = {identity(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
+    engines = (manifest for manifest in manifests if manifest["kind"] in WORKLOADS and is_engine(manifest))
+    workloads = {identity(manifest): manifest for manifest in engines}
     return tuple(
         WantedEngine(workloads[engine.role, str(engine.index)], *ends(engine.ports.kv)) for engine in plan.engines
     )
@@ -119,6 +120,11 @@ def wanted_engines(plan: Plan, manifests: list[Manifest]) -> tuple[WantedEngine,
 
 def ends(block: PortRange | None) -> tuple[int | None, int | None]:
     return (block.first, block.last) if block else (None, None)
+
+
+def is_engine(workload: Manifest) -> bool:
+    """Router and pool have workloads too."""
+    return {names.ROLE, names.ENGINE, names.REVISION} <= workload["metadata"].get("labels", {}).keys()
 
 
 def identity(workload: Manifest) -> tuple[str, str]:
@@ -130,13 +136,8 @@ def surviving(world: World, kept: Revision | None) -> tuple[WantedEngine, ...]:
     """Engines that run although the present spec is refused or suspended."""
     if kept is None:
         return ()
-    workloads = [manifest for key, manifest in world.owned.items() if key.kind in WORKLOADS]
     order = {role: number for number, role in enumerate(ROLES)}
-    labelled = [
-        manifest
-        for manifest in workloads
-        if {names.ROLE, names.ENGINE, names.REVISION} <= manifest["metadata"].get("labels", {}).keys()
-    ]
+    labelled = [one for key, one in world.owned.items() if key.kind in WORKLOADS and is_engine(one)]
     labelled.sort(
         key=lambda m: (order.get(m["metadata"]["labels"][names.ROLE], 9), int(m["metadata"]["labels"][names.ENGINE]))
     )

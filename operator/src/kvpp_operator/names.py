@@ -8,12 +8,16 @@ DOMAIN = "serving.kvpp.io"
 FIELD_MANAGER = "kvpp-operator"
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
+COMPONENT = "app.kubernetes.io/component"
 DEPLOYMENT = f"{DOMAIN}/deployment"
 ROLE = f"{DOMAIN}/role"
 ENGINE = f"{DOMAIN}/engine"
 REVISION = f"{DOMAIN}/revision"
 HEAD = f"{DOMAIN}/head"
 """On pods: "true" on the one that serves an engine's API; Services select it."""
+
+ROUTER = "router"
+"""Component, and last part of the names, of what a deployment's router has."""
 
 CONTAINER = "vllm"
 """The engine's container; podTemplate merges by this name."""

@@ -73,8 +73,13 @@ class Capacity(Model):
 
 
 class RouterStatus(Model):
-    address: Word
-    members: Count
+    address: Annotated[Line, Field(description="Where requests go, as host:port.")]
+    wanted: Annotated[Count, Field(description="Router pods that are wanted.")]
+    ready: Annotated[Count, Field(description="Router pods that take requests.")]
+    members: Annotated[
+        Count | None, Field(description="Engines behind every router pod; absent until one has said.")
+    ] = None
+    revision: Annotated[Word | None, Field(description="Revision whose engines get requests.")] = None
 
 
 class RulesStatus(Model):

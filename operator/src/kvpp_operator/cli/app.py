@@ -196,6 +196,26 @@ def run(
     )
 
 
+@app.command(
+    name="router-agent",
+    add_help_option=False,
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)
+def router_agent(context: typer.Context) -> None:
+    """Run a router pod's agent beside the P/D proxy: what its Deployment starts. `kvpp router-agent --help` lists its options."""
+    import os
+
+    from kvpp_operator.cli import judging
+    from kvpp_operator.cluster.kubeconfig import KubeconfigError
+    from kvpp_operator.router.agent import run_agent
+    from kvpp_operator.router.settings import settings_from
+
+    try:
+        raise typer.Exit(run_agent(settings_from(context.args, os.environ)))
+    except KubeconfigError as problem:
+        judging.usage_error(f"no way to the API server: {problem}")
+
+
 def accepted_or_exit(batch: Batch) -> Batch:
     """Refused or unreadable input: findings on stderr, nothing on stdout."""
     from kvpp_operator.cli import reports

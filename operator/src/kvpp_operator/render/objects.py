@@ -11,6 +11,7 @@ from kvpp_operator.render.budget import disruption_budget
 from kvpp_operator.render.gang import of_engine, pod_group
 from kvpp_operator.render.pool import pool_objects
 from kvpp_operator.render.pool.engine import engine_config, joins
+from kvpp_operator.render.router import router_objects
 from kvpp_operator.render.service import role_service
 from kvpp_operator.render.template import Template, fill, seal, template_hash
 from kvpp_operator.render.workload import workload
@@ -40,6 +41,7 @@ def objects(plan: Plan, revision: Revision) -> list[Manifest]:
         *(role_service(name, namespace, role.name) for role in plan.roles),
         *(disruption_budget(name, namespace, role.name) for role in plan.roles),
         *pool_objects(plan),
+        *router_objects(plan, revision.hash),
         *(kept["config"] for kept in revision.templates.values() if "config" in kept),
         *engines(name, namespace, revision, plan.engines),
     ]

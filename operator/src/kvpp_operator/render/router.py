@@ -1,5 +1,7 @@
 """What stands in front of prefill and decode: the router's pods and rights, or what a foreign router needs to know.
 
+`None` leaves the Services of the members, whose labels tell role and revision: whoever stands in front follows those.
+
 A router pod has two containers: the P/D proxy of the engine's own release on loopback, and the agent, which is the only
 listener and follows the EndpointSlices of one revision (kvpp_operator.router).
 """
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kvpp_operator import names, versions
 from kvpp_operator.api.v1alpha1 import Router, RouterService
+from kvpp_operator.render.kthena import model_route, model_server
 from kvpp_operator.render.merge import merge_pod
 from kvpp_operator.render.router_pod import RouterPod, pod_template
 
@@ -20,11 +23,8 @@ if TYPE_CHECKING:
     from kvpp_operator.manifest import Manifest
     from kvpp_operator.plan.model import Plan
 
-PART = "router"
 PORT = 8000
 MEMBERS = ("prefill", "decode")
-KTHENA = "networking.serving.volcano.sh/v1alpha1"
-"""volcano-sh/kthena, pkg/apis/networking/v1alpha1 (modelserver_types.go, modelroute_types.go)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RouterPlan:
     @property
     def name(self) -> str:
         """Of everything that a deployment's router has once."""
-        return names.part(self.deployment, PART)
+        return names.part(self.deployment, names.ROUTER)
 
 
 def router_plan(plan: Plan, image: str, pull_policy: str = "IfNotPresent") -> RouterPlan | None:
@@ -65,7 +65,7 @@ def router_plan(plan: Plan, image: str, pull_policy: str = "IfNotPresent") -> Ro
         service=router.service,
         pod=RouterPod(
             deployment=plan.resolved.name,
-            name=names.part(plan.resolved.name, PART),
+            name=names.part(plan.resolved.name, names.ROUTER),
             image=image,
             pull_policy=pull_policy,
             pull_secrets=tuple(secret.name for secret in spec.image_pull_secrets),
@@ -80,12 +80,22 @@ def router_plan(plan: Plan, image: str, pull_policy: str = "IfNotPresent") -> Ro
     )
 
 
+def router_objects(plan: Plan, serving: str) -> list[Manifest]:
+    """Everything in front of a plan's engines but the role's own Services. `serving`: the revision that gets requests."""
+    planned = router_plan(plan, plan.resolved.configuration.router_image)
+    return [] if planned is None else router(planned, serving, ())
+
+
 def router(planned: RouterPlan, serving: str, revisions: Iterable[str]) -> list[Manifest]:
     """All of its objects. `serving`: the revision that gets requests; `revisions`: all that have engines."""
+    members = [member_service(planned, name, one) for one in sorted({serving, *revisions}) for name in MEMBERS]
     if planned.type == "Kthena":
-        return [model_server(planned), model_route(planned)]
+        return [
+            model_server(planned.deployment, metadata(planned), planned.served_name, planned.api_port),
+            model_route(metadata(planned), planned.served_name),
+        ]
     if planned.type == "None":
-        return []
+        return members
     return [
         service_account(planned),
         role(planned),
@@ -93,18 +103,18 @@ def router(planned: RouterPlan, serving: str, revisions: Iterable[str]) -> list[
         report(planned),
         service(planned, serving),
         disruption_budget(planned),
-        *(member_service(planned, name, revision) for revision in sorted({serving, *revisions}) for name in MEMBERS),
+        *members,
         workload(planned),
     ]
 
 
 def metadata(planned: RouterPlan, name: str = "", **labels: str) -> dict[str, Any]:
-    own = {**names.base_labels(planned.deployment), "app.kubernetes.io/component": PART, **labels}
+    own = {**names.base_labels(planned.deployment), names.COMPONENT: names.ROUTER, **labels}
     return {"name": name or planned.name, "namespace": planned.namespace, "labels": own}
 
 
 def selector(planned: RouterPlan) -> dict[str, str]:
-    return {names.DEPLOYMENT: planned.deployment, "app.kubernetes.io/component": PART}
+    return {names.DEPLOYMENT: planned.deployment, names.COMPONENT: names.ROUTER}
 
 
 def service_account(planned: RouterPlan) -> Manifest:
@@ -169,10 +179,11 @@ def member_service(planned: RouterPlan, role_name: str, revision: str) -> Manife
     """Heads of one role and revision. Headless: only its EndpointSlices are of use, which carry its labels."""
     suffix = f"{names.SHORT_ROLE[role_name]}-{revision}"
     chosen = {names.ROLE: role_name, names.REVISION: revision}
+    labels = {names.COMPONENT: role_name, **chosen}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(planned, names.part(planned.deployment, suffix), **chosen),
+        "metadata": metadata(planned, names.part(planned.deployment, suffix), **labels),
         "spec": {
             "type": "ClusterIP",
             "clusterIP": "None",
@@ -187,7 +198,11 @@ def disruption_budget(planned: RouterPlan) -> Manifest:
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": metadata(planned),
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": selector(planned)}},
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": {"matchLabels": selector(planned)},
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        },
     }
 
 
@@ -204,41 +219,5 @@ def workload(planned: RouterPlan) -> Manifest:
             "revisionHistoryLimit": 1,
             "selector": {"matchLabels": selector(planned)},
             "template": merge_pod(template, planned.overrides),
-        },
-    }
-
-
-def model_server(planned: RouterPlan) -> Manifest:
-    """For kthena's router. The group key keeps prefill and decode of one revision together."""
-    return {
-        "apiVersion": KTHENA,
-        "kind": "ModelServer",
-        "metadata": metadata(planned),
-        "spec": {
-            "model": planned.served_name,
-            "inferenceEngine": "vLLM",
-            "workloadPort": {"port": planned.api_port, "protocol": "http"},
-            "workloadSelector": {
-                "matchLabels": {names.DEPLOYMENT: planned.deployment, names.HEAD: "true"},
-                "pdGroup": {
-                    "groupKey": names.REVISION,
-                    "prefillLabels": {names.ROLE: "prefill"},
-                    "decodeLabels": {names.ROLE: "decode"},
-                },
-            },
-            # Passes kv_transfer_params on as they are, which the pull connector needs (launch facts 5.3).
-            "kvConnector": {"type": "mooncake"},
-        },
-    }
-
-
-def model_route(planned: RouterPlan) -> Manifest:
-    return {
-        "apiVersion": KTHENA,
-        "kind": "ModelRoute",
-        "metadata": metadata(planned),
-        "spec": {
-            "modelName": planned.served_name,
-            "rules": [{"name": "default", "targetModels": [{"modelServerName": planned.name}]}],
         },
     }

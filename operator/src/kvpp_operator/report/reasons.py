@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ACCEPTED, PORTS, APPLIED, AVAILABLE, READY, RECONCILING, STALLED = (
+ACCEPTED, PORTS, APPLIED, AVAILABLE, HANDOVER, READY, RECONCILING, STALLED = (
     "Accepted",
     "PortsAllocated",
     "Applied",
     "Available",
+    "HandoverSeen",
     "Ready",
     "Reconciling",
     "Stalled",
 )
-CONDITIONS = (ACCEPTED, PORTS, APPLIED, AVAILABLE, READY, RECONCILING, STALLED)
+CONDITIONS = (ACCEPTED, PORTS, APPLIED, AVAILABLE, HANDOVER, READY, RECONCILING, STALLED)
 
 
 @dataclass(frozen=True)
@@ -58,12 +59,32 @@ REASONS = (
            "The message holds the server's own words.", warning=True),
     Reason("Retrying", APPLIED, "False", "The API server could not be reached or was too busy; it is tried again.",
            "Look at the API server if it stays."),
-    good(AVAILABLE, "Available", "At least one prefill and one decode engine, or one unified engine, of one revision is ready."),
+    good(AVAILABLE, "Available",
+         "At least one prefill and one decode engine, or one unified engine, of one revision is ready, and so is a router in front."),
     Reason("NoEngineReady", AVAILABLE, "False", "No prefill and decode pair, or no unified engine, is ready yet.",
            "Look at status.engines for what each engine waits for."),
+    Reason("RouterNotReady", AVAILABLE, "False", "Engines are ready, but no router pod takes requests.",
+           "The message holds the router's own words, or why its pod does not run. `kubectl logs` of its container `agent` says more."),
+    Reason("RouterWithoutMembers", AVAILABLE, "False", "Kubernetes calls engines ready, but the router finds no healthy pair of them.",
+           "It asks every engine's /health itself: look for a NetworkPolicy between router and engines, and at the engines' logs. "
+           "Engines need IPv4 addresses: the P/D proxy takes no others.", warning=True),
+    Reason("CanaryFailed", AVAILABLE, "False",
+           "A short completion through prefill and decode is not what prefill alone answers, so no request is let through.",
+           "The message says how it showed. Look for /etc/hccn.conf on the nodes, for cache types that differ between the roles, and "
+           "at the engines' logs. It is tried again, at the latest every minute.", warning=True),
+    good(HANDOVER, "Seen", "Decode has fetched KV from prefill, and the first completion was right."),
+    Reason("NotTold", HANDOVER, "Unknown", "No router pod has tried a hand-over yet, or decode does not count what it fetches.",
+           "Wait for the router; if it is ready, look at `vllm:mooncake_bytes_transferred` in decode's own metrics."),
+    Reason("NotSeen", HANDOVER, "False", "Requests are answered, but decode fetches no KV: it computes prompts itself.",
+           "Compare the kv-transfer settings of both roles (`kvpp commands`), and look for transfer errors in decode's log.",
+           warning=True),
+    Reason("CanaryFailed", HANDOVER, "False", "A short completion through prefill and decode is not what prefill alone answers.",
+           "See Available=False: CanaryFailed.", warning=True),
     good(READY, "Ready", "Every engine that is wanted is ready, on the revision of the present spec."),
     Reason("EnginesNotReady", READY, "False", "Some engines that are wanted are not ready.",
            "Look at status.engines: each entry has the scheduler's, kubelet's or engine's own reason."),
+    Reason("RouterNotReady", READY, "False", "All engines are ready; a router pod is not, or has not all engines behind it yet.",
+           "The message says which and why; condition HandoverSeen tells whether KV moves."),
     Reason("SpecNotAccepted", READY, "False", "The present spec is refused, so what runs is an earlier one or nothing.",
            "Read status.findings and fix the spec."),
     Reason("ObjectsNotApplied", READY, "False", "Not every object could be applied.", "Read condition Applied."),

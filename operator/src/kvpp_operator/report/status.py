@@ -8,6 +8,7 @@ from typing import Any
 
 from kvpp_operator.report import reasons
 from kvpp_operator.report.engines import EngineState
+from kvpp_operator.report.router import RouterState
 from kvpp_operator.rules.base import Finding
 
 WITHOUT_PORTS = ("PortsUnavailable", "MakingWay")
@@ -37,6 +38,8 @@ class Report:
     wanted: Mapping[str, int]
     """Role → engines wanted."""
     engines: Sequence[EngineState] = ()
+    router: RouterState | None = None
+    """None where no router of ours stands in front."""
     outcome: Outcome = Outcome()
     ports: Outcome = Outcome("PodNetwork")
     revision: str = ""
@@ -69,6 +72,7 @@ def status(report: Report, previous: Mapping[str, Any], now: str) -> dict[str, A
         "engines": [engine.to_json() for engine in report.engines[:ENGINES_LIMIT]],
         "engineCount": len(report.engines),
         "capacity": {"estimate": dict(report.estimate)} if report.estimate else {},
+        "router": report.router.to_json() if report.router else {},
         "rules": {"version": report.rules_version} if report.rules_version else {},
     }
     return {key: value for key, value in found.items() if value not in ("", {}, [], None)}
@@ -93,7 +97,9 @@ def verdicts(report: Report) -> Iterable[tuple[str, str, str]]:
     yield reasons.ACCEPTED, *accepted(report)
     yield reasons.PORTS, *((report.ports.reason, report.ports.message) if report.accepted else ("NotPlanned", ""))
     yield reasons.APPLIED, *((report.outcome.reason, report.outcome.message) if report.accepted else ("NotApplied", ""))
-    yield reasons.AVAILABLE, *(("Available", "") if is_available(report) else ("NoEngineReady", ""))
+    yield reasons.AVAILABLE, *available(report)
+    if report.router is not None:
+        yield reasons.HANDOVER, *handover(report.router)
     yield reasons.READY, *ready(report)
     yield reasons.RECONCILING, *reconciling(report)
     stuck = not report.suspended and (needs_person(report))
@@ -110,7 +116,28 @@ def accepted(report: Report) -> tuple[str, str]:
     return "Invalid", " ".join(str(finding) for finding in report.errors)
 
 
-def is_available(report: Report) -> bool:
+def available(report: Report) -> tuple[str, str]:
+    """Engines are ready, and requests get to them."""
+    router = report.router
+    if not has_engines(report):
+        return "NoEngineReady", ""
+    if router is None or router.ready or not router.wanted:
+        return "Available", ""
+    for said, reason in (("CanaryFailed", "CanaryFailed"), ("NoMembers", "RouterWithoutMembers")):
+        if (found := router.said(said)) is not None:
+            return reason, found.message
+    return "RouterNotReady", router.obstacle
+
+
+def handover(router: RouterState) -> tuple[str, str]:
+    """Whether KV goes from prefill to decode, as router pods see it: the worst of them counts."""
+    if (failed := router.said("CanaryFailed")) is not None:
+        return "CanaryFailed", failed.message
+    seen = {report.handover for report in router.reports}
+    return next((reason for word, reason in (("not seen", "NotSeen"), ("seen", "Seen")) if word in seen), "NotTold"), ""
+
+
+def has_engines(report: Report) -> bool:
     """One revision has a ready engine in every role that serves."""
     roles = {engine.role for engine in report.engines}
     ready_in = {(engine.revision, engine.role) for engine in report.engines if engine.ready}
@@ -126,9 +153,25 @@ def ready(report: Report) -> tuple[str, str]:
         return "NoEnginesWanted", ""
     waiting = [engine for engine in report.engines if not engine.ready]
     if not waiting and len(report.engines) >= sum(report.wanted.values()):
-        return "Ready", ""
+        held_up = router_trouble(report)
+        return ("RouterNotReady", held_up) if held_up else ("Ready", "")
     first = f" First: {waiting[0].role} {waiting[0].index}: {waiting[0].reason}." if waiting else ""
     return "EnginesNotReady", f"{len(waiting)} of {len(report.engines)} engines are not ready.{first}"
+
+
+def router_trouble(report: Report) -> str:
+    """What keeps the router from passing requests to all engines that are there; "" when nothing does."""
+    router = report.router
+    if router is None or not all(report.wanted.values()):
+        return ""  # without engines of both roles no router can serve, and nobody asks it to
+    if router.ready < router.wanted or not router.is_current:
+        return f"{router.ready} of {router.wanted} router pods are ready. {router.obstacle}".rstrip()
+    for one in router.reports:
+        if one.revision != report.revision:
+            return f"The router still serves revision {one.revision or 'none'}. {one.message}".rstrip()
+        if one.members < len(report.engines):
+            return f"The router has {one.members} of {len(report.engines)} engines behind it."
+    return ""
 
 
 def reconciling(report: Report) -> tuple[str, str]:

@@ -33,8 +33,6 @@ def engines_differ(resolved: Resolved) -> Iterator[Missing]:
 def engines_run_right(resolved: Resolved) -> Iterator[Missing]:
     """Features without which the engines run right: said."""
     spec = resolved.spec
-    if spec.router is not None and spec.router.type != "None" and resolved.is_disaggregated:
-        yield Missing("spec.router", spec.router.type, "the router", (Remove("spec.router"),))
     if spec.rollout.model_fields_set - {"strategy"} or spec.rollout.strategy not in ("Auto", "Recreate"):
         yield Missing("spec.rollout", spec.rollout.strategy, "another rollout than Recreate", (Remove("spec.rollout"),))
 
