@@ -156,3 +156,27 @@ def test_explain_and_rules(kvpp: Any) -> None:
     assert kvpp("explain", "GRAPH999").exit_code == 2
     assert "GRAPH001" in kvpp("rules").stdout
     assert {rule["id"] for rule in json.loads(kvpp("rules", "-o", "json").stdout)} >= {"GRAPH001", "GRAPH002"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "the following arguments are required: --deployment"),
+        (("--deployment", "glm", "--service", "glm-router", "--sevice"), "unrecognized arguments: --sevice"),
+        (("--deployment", "glm", "--service", "glm-router"), "--namespace or POD_NAMESPACE is needed"),
+        (("--deployment", "glm", "--service", "s", "--namespace", "n"), "kvpp: no way to the API server: "),
+    ],
+)
+def test_a_routers_agent_says_why_it_does_not_start(
+    kvpp: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any, arguments: tuple[str, ...], words: str
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nowhere")
+    result = kvpp("router-agent", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr + capfd.readouterr().err
+
+
+def test_a_routers_agent_lists_its_options(kvpp: Any) -> None:
+    result = kvpp("router-agent", "--help")
+    assert result.exit_code == 0
+    assert "--drain-delay" in result.stdout

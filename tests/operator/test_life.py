@@ -52,7 +52,9 @@ def test_prefill_and_decode_as_promised(user: Cluster, operator: Operator) -> No
     user.wait("glm-5-2-pd", "Ready")
     by_role: dict[str, list[list[str]]] = {}
     for pod in user.get("pods")["items"]:
-        by_role.setdefault(pod["metadata"]["labels"][names.ROLE], []).append(pod["spec"]["containers"][0]["args"])
+        role = pod["metadata"]["labels"].get(names.ROLE, names.ROUTER)
+        by_role.setdefault(role, []).append(pod["spec"]["containers"][0]["args"])
+    assert [args[0] for args in by_role.pop(names.ROUTER)] == ["router-agent"] * 2
     flags = {role: dict(zip(args[0], args[0][1:], strict=False)) for role, args in by_role.items()}
     assert json.loads(flags["prefill"]["--additional-config"]) == {"enable_kvpp": True}
     assert "--additional-config" not in flags["decode"]

@@ -30,6 +30,7 @@ SMALL: dict[str, Any] = {
     **specs.DISAGGREGATED,
     "prefill": {"parallelism": {"tensor": 2, "expert": True}},
     "decode": {"parallelism": {"tensor": 1, "expert": True}},
+    "router": {"type": "None"},  # it has no port of a host
 }
 Entries = list[dict[str, Any]]
 

@@ -33,6 +33,7 @@ SPEC: dict[str, Any] = {
     "prefill": {"replicas": 2, "parallelism": {"tensor": 2, "expert": True}},
     "decode": {"parallelism": {"tensor": 1, "expert": True}},
     "networking": {"hostNetwork": True, "interface": "eth0"},
+    "router": {"type": "None"},
 }
 SECONDS = 600.0
 """The machine may be busy with much else; alone on two cores it takes a minute or two."""
