@@ -36,6 +36,7 @@ from kvpp_operator.rules import (
     pool_support,
     raw_features,
     roles,
+    router,
     schedulers,
     sizes,
     speculative,
@@ -49,7 +50,7 @@ from kvpp_operator.rules.schema_rules import SCHEMA
 from kvpp_operator.world import World
 
 AREAS = (
-    version, roles, model, graph, parallelism, stages, nodes, gain, sizes, context, cache, speculative, drafts, transfer,
+    version, roles, model, graph, parallelism, stages, nodes, gain, sizes, context, cache, speculative, drafts, transfer, router,
     pool_support, pool_config, pool_memcache, pool_services, pool_mooncake, arguments, raw_features, additional_config,
     additional_bounds, schedulers, environment, pod_template,
     network, claims, limits, effect, build,
