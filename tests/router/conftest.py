@@ -63,7 +63,7 @@ def proxy(proxy_files: tuple[Path, Path]) -> Iterator[RealProxy]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=180)) as session:
         yield session
 
 

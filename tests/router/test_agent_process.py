@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long]
+pytestmark = pytest.mark.cluster
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -122,3 +123,21 @@ async def test_prefill_keeps_nothing_for_ever(http: aiohttp.ClientSession, caplo
         await handed(http, p)
         await handed(http, p)
         assert "Force freed expired Mooncake request" in caplog.text
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(60, 200), (0, 500)])
+async def test_prefill_ends_when_decode_has_what_it_kept(
+    http: aiohttp.ClientSession, seconds: int, status: int
+) -> None:
+    """Or when its time for that is over."""
+    kv_port = free_ports(9)
+    async with LocalEngine(prefill(kv_port, "--shutdown-timeout", str(seconds))) as p, LocalEngine(decode(kv_port)) as d:
+        params = await handed(http, p)
+        stopping = asyncio.create_task(p.stop())
+        if not seconds:
+            await stopping
+        else:
+            await asyncio.sleep(0.3)
+            assert not stopping.done()
+        assert (await complete(http, d, max_tokens=8, kv_transfer_params=params))[0] == status
+        await stopping

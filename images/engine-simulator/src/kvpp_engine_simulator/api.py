@@ -54,12 +54,13 @@ class Api:
         return app
 
     async def drain(self, timeout_seconds: float) -> bool:
-        """Stop taking requests and wait for those that run; False when the time was too short for them."""
+        """Stop taking requests, wait for those that run and for decode to fetch what is kept; False when time was too short."""
         self._draining = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await self._idle.wait()
-        return self._active == 0
+                await self._engine.fetched()
+        return self._active == 0 and self._engine.kept == 0
 
     @web.middleware
     async def _guard(

@@ -27,6 +27,10 @@ CRASH_EXIT_CODE = 139
 """128 + SIGSEGV: how a device fault ends a worker."""
 
 
+LOOK_SECONDS = 0.05
+"""Between two looks at what decode has fetched."""
+
+
 class LoadError(Exception):
     """KV could not be loaded and the policy is `fail`: the request ends with an error."""
 
@@ -78,6 +82,16 @@ class Engine:
     async def close(self) -> None:
         for producer in self._producers:
             await producer.close()
+
+    @property
+    def kept(self) -> int:
+        """Prompts that decode has not fetched yet."""
+        return sum(producer.waiting for producer in self._producers)
+
+    async def fetched(self) -> None:
+        """Wait until decode has all: such prompts count as work (vLLM v1/core/sched/scheduler.py, has_finished_requests)."""
+        while self.kept:
+            await asyncio.sleep(LOOK_SECONDS)
 
     async def stuck(self) -> None:
         """Wait for ever if the `hang` fault has struck."""

@@ -30,7 +30,10 @@ SHUTDOWN_MARGIN = 30
 
 LEAVE_SECONDS = 5
 """Between the pod's deletion and SIGTERM: Services and the router take their time to let go of a head, and what they still
-send meanwhile is served."""
+send meanwhile is served.
+
+Then `--shutdown-timeout` drains. A prefill engine does not end before decode has pulled what it holds: requests whose blocks
+are freed later count as work (vLLM 0.28 to 0.30, v1/core/sched/scheduler.py, has_finished_requests)."""
 
 WORKERS = """\
 alive=0
