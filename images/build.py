@@ -1,7 +1,7 @@
 # noqa: INP001 - a script beside what it builds, no package
 """Build the project's images with buildah, without a daemon and without a registry if need be.
 
-    images/build.py [NAME...]                  all, or the named ones, on the bases that their Containerfiles name
+    images/build.py [NAME...]                  all but the engine's, or the named ones, on the bases that their Containerfiles name
     images/build.py --base debian [NAME...]    on bases made here from Debian's packages (needs root and mmdebstrap)
     images/build.py --base DIR|TAR [NAME...]   on a root file system of yours that has Python and its venv module
     images/build.py --base IMAGE [NAME...]     on an image
@@ -26,6 +26,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "images"
+
+ONLY_BY_NAME = ("engine",)
+"""Its base has many gigabytes, and nobody needs it."""
 
 DEBIAN = "bookworm"
 # usr-is-merged: else Debian 12 takes usrmerge, which brings 47 MB of Perl.
@@ -71,6 +74,11 @@ def names() -> list[str]:
     """Every image with a Containerfile; the operator's first, because others build on it."""
     found = sorted(path.parent.name for path in FOLDER.glob("*/Containerfile"))
     return sorted(found, key=lambda name: name != "operator")
+
+
+def wanted() -> list[str]:
+    """What is built when nobody names anything."""
+    return [name for name in names() if name not in ONLY_BY_NAME]
 
 
 def buildah(*arguments: str | Path) -> str:
@@ -187,7 +195,7 @@ def main() -> int:
     if unknown := set(given.names) - set(names()):
         parser.error(f"no Containerfile for {', '.join(sorted(unknown))}; there are {', '.join(names())}")
     try:
-        built = [build(name, arguments(name, given), given.archive) for name in given.names or names()]
+        built = [build(name, arguments(name, given), given.archive) for name in given.names or wanted()]
     except BuildError as problem:
         sys.stderr.write(f"{problem}\n")
         return 1

@@ -131,7 +131,10 @@ async def test_prefill_ends_when_decode_has_what_it_kept(
 ) -> None:
     """Or when its time for that is over."""
     kv_port = free_ports(9)
-    async with LocalEngine(prefill(kv_port, "--shutdown-timeout", str(seconds))) as p, LocalEngine(decode(kv_port)) as d:
+    async with (
+        LocalEngine(prefill(kv_port, "--shutdown-timeout", str(seconds))) as p,
+        LocalEngine(decode(kv_port)) as d,
+    ):
         params = await handed(http, p)
         stopping = asyncio.create_task(p.stop())
         if not seconds:

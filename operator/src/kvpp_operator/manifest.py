@@ -121,6 +121,7 @@ OTHER_KINDS: tuple[Kind, ...] = (
     Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
     Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),
+    Kind("batch/v1", "Job", "jobs"),
     Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False),
     LEDGERS,
 )

@@ -196,6 +196,31 @@ def run(
     )
 
 
+@app.command()
+def preflight(
+    files: Files,
+    *,
+    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
+    config: ConfigFile = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option("--node", metavar="NAME", help="Only these; default: all that offer the engines' NPUs."),
+    ] = None,
+    npus: Annotated[int, typer.Option(min=0, max=64, help="NPUs to ask for on each node; 0 where none is free.")] = 1,
+    timeout: Annotated[
+        int, typer.Option(min=10, max=7200, help="Seconds for all nodes, pulling images included.")
+    ] = 600,
+) -> None:
+    """Look on every node, in the engine's own pod, for what the engine needs: 0 nothing is missing, 1 something is, 2."""
+    from kvpp_operator.cli import judging
+    from kvpp_operator.cli import preflight as pages
+
+    batch = accepted_or_exit(judging.judge_files(files, config))
+    answers = pages.ask(batch, tuple(node or ()), npus=npus, seconds=timeout)
+    sys.stdout.write((pages.to_json if output is TextFormat.JSON else pages.to_text)(answers))
+    raise typer.Exit(int(any(answer.has_errors for answer in answers)))
+
+
 @app.command(
     name="router-agent",
     add_help_option=False,
