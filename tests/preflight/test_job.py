@@ -42,7 +42,7 @@ def test_what_the_engine_needs_is_told() -> None:
 
 
 def test_the_engines_image_and_volumes_in_exec_form_and_no_secrets() -> None:
-    secret = {"apiKeySecretRef": {"name": "keys", "key": "api"}}
+    secret: dict[str, Any] = {"apiKeySecretRef": {"name": "keys", "key": "api"}}
     made = pod(**secret)
     [container] = made["containers"]
     engine = target(**secret).container
