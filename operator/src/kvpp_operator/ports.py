@@ -145,7 +145,7 @@ ENGINE_PORTS: tuple[BoundPort, ...] = (
 """Facts §2 and §11.1: all that an engine binds, on either network."""
 
 SERVICE_PORTS: Mapping[str, tuple[BoundPort, ...]] = {
-    "router": (BoundPort("router", "1", "HTTP", "router-agent", 8000, "kvpp router-agent --port", "http"),),
+    "router": (BoundPort("router", "1", "HTTP", "router-agent", 8000, "kvpp router-agent --listen", "http"),),
     "meta-service": (
         BoundPort("MetaService RPC", "1", "TCP", "MetaService", 5000, "ock.mmc.meta_service_url", "rpc"),
         BoundPort("config store", "1", "TCP", "MetaService", 6000, "ock.mmc.meta_service.config_store_url", "store"),
