@@ -3,57 +3,18 @@
 from __future__ import annotations
 
 import json
-import stat
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
+from image import ROOT, Image, built
 
-ROOT = Path(__file__).parents[2]
-USER = 65532
 pytestmark = pytest.mark.long
-
-SHELL = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec chroot --userspec=65532:65532 "$@"'
-
-
-class Image:
-    """The built image, unpacked, and its configuration."""
-
-    def __init__(self, reference: str) -> None:
-        sys.path.insert(0, str(ROOT / "images"))
-        try:
-            from build import buildah  # type: ignore[import-not-found]  # noqa: PLC0415 - a script, not a package
-        finally:
-            sys.path.pop(0)
-        self._buildah = buildah
-        self.container: str = buildah("from", reference)
-        self.root = Path(buildah("mount", self.container))
-        self.inspected: str = buildah("inspect", "--type", "image", reference)
-        self.config: dict[str, Any] = json.loads(self.inspected)["OCIv1"]["config"]
-
-    def remove(self) -> None:
-        self._buildah("rm", self.container)
-
-    def run(self, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Run as the image's user, with its environment, on a root that cannot be written."""
-        environment = dict(assignment.split("=", 1) for assignment in self.config["Env"])
-        argv = ["unshare", "--mount", "sh", "-euc", SHELL, "sh", str(self.root), str(self.root), *command]
-        return subprocess.run(
-            argv, input=stdin, env=environment, text=True, capture_output=True, check=False, timeout=120
-        )
 
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[Image]:
-    command = [sys.executable, str(ROOT / "images" / "build.py"), "--base", "debian", "operator"]
-    done = subprocess.run(command, text=True, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    built = Image(done.stdout.splitlines()[-1].split()[0])
-    yield built
-    built.remove()
+    with built("operator") as made:
+        yield made
 
 
 def test_runs_the_operator_as_nobody_in_particular(image: Image) -> None:
@@ -74,20 +35,11 @@ def test_operator_starts_and_says_that_it_has_no_cluster(image: Image) -> None:
 
 
 def test_its_user_can_change_nothing(image: Image) -> None:
-    writable = []
-    for path in image.root.rglob("*"):
-        found = path.lstat()
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-            continue
-        shared = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX  # /tmp and its like
-        if found.st_uid == USER or (found.st_mode & stat.S_IWOTH and not shared):
-            writable.append(str(path.relative_to(image.root)))
-    assert writable == []
+    assert image.writable() == []
 
 
 def test_no_program_gives_rights_away(image: Image) -> None:
-    files = (path for path in image.root.rglob("*") if not path.is_symlink() and path.is_file())
-    assert [str(path) for path in files if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)] == []
+    assert image.gives_rights_away() == []
 
 
 def test_no_compiler_no_installer_no_cache(image: Image) -> None:

@@ -52,7 +52,7 @@ def test_status_says_what_the_router_says_and_nothing_else_is_written(user: Clus
     says(user, pod, revision, Standing(Reason.SERVING), members=2)
     serving = {"address": address, "wanted": 1, "ready": 1, "members": 2, "revision": revision}
     eventually(lambda: shown(user) == serving, what=f"{serving}; {shown(user)}")
-    assert user.wait("demo", "HandoverSeen")["reason"] == "Seen"
+    assert user.wait("demo", "HandoverSeen")["reason"] == "HandoverSeen"
 
     before = versions(user)
     says(user, pod, revision, Standing(Reason.SERVING, "in other words"), members=2)
@@ -62,7 +62,7 @@ def test_status_says_what_the_router_says_and_nothing_else_is_written(user: Clus
     assert changed == {"ConfigMap demo-router"}
 
     says(user, pod, revision, Standing(Reason.SERVING), members=2, handover="not seen")
-    assert user.wait("demo", "HandoverSeen", "False")["reason"] == "NotSeen"
+    assert user.wait("demo", "HandoverSeen", "False")["reason"] == "HandoverNotSeen"
 
 
 def test_a_failed_canary_is_told_in_the_routers_words(user: Cluster, operator: Operator) -> None:

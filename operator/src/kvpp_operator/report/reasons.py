@@ -72,10 +72,10 @@ REASONS = (
            "A short completion through prefill and decode is not what prefill alone answers, so no request is let through.",
            "The message says how it showed. Look for /etc/hccn.conf on the nodes, for cache types that differ between the roles, and "
            "at the engines' logs. It is tried again, at the latest every minute.", warning=True),
-    good(HANDOVER, "Seen", "Decode has fetched KV from prefill, and the first completion was right."),
-    Reason("NotTold", HANDOVER, "Unknown", "No router pod has tried a hand-over yet, or decode does not count what it fetches.",
+    good(HANDOVER, "HandoverSeen", "Decode has fetched KV from prefill, and the first completion was right."),
+    Reason("HandoverUnknown", HANDOVER, "Unknown", "No router pod has tried a hand-over yet, or decode does not count what it fetches.",
            "Wait for the router; if it is ready, look at `vllm:mooncake_bytes_transferred` in decode's own metrics."),
-    Reason("NotSeen", HANDOVER, "False", "Requests are answered, but decode fetches no KV: it computes prompts itself.",
+    Reason("HandoverNotSeen", HANDOVER, "False", "Requests are answered, but decode fetches no KV: it computes prompts itself.",
            "Compare the kv-transfer settings of both roles (`kvpp commands`), and look for transfer errors in decode's log.",
            warning=True),
     Reason("CanaryFailed", HANDOVER, "False", "A short completion through prefill and decode is not what prefill alone answers.",

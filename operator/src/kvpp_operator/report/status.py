@@ -134,7 +134,10 @@ def handover(router: RouterState) -> tuple[str, str]:
     if (failed := router.said("CanaryFailed")) is not None:
         return "CanaryFailed", failed.message
     seen = {report.handover for report in router.reports}
-    return next((reason for word, reason in (("not seen", "NotSeen"), ("seen", "Seen")) if word in seen), "NotTold"), ""
+    return next(
+        (reason for word, reason in (("not seen", "HandoverNotSeen"), ("seen", "HandoverSeen")) if word in seen),
+        "HandoverUnknown",
+    ), ""
 
 
 def has_engines(report: Report) -> bool:
