@@ -30,8 +30,24 @@ def idle(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
             )
     if spec.networking.interface is not None and not spec.networking.host_network:
         yield "spec.networking.interface", spec.networking.interface, "pods of the pod network use their own interface"
+    yield from idle_in_router(resolved)
     yield from idle_in_roles(resolved)
     yield from idle_in_pool(resolved)
+
+
+def idle_in_router(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
+    router = resolved.spec.router
+    if router is None or router.type not in ("Kthena", "None") or not resolved.is_disaggregated:
+        return
+    why = f"with type {router.type} no router pods of ours run"
+    fields = (
+        ("replicas", "replicas", router.replicas),
+        ("service", "service", router.service.type),
+        ("pod_template", "podTemplate", None),
+    )
+    for field, name, value in fields:
+        if field in router.model_fields_set:
+            yield f"spec.router.{name}", value, why
 
 
 def idle_in_roles(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
