@@ -124,7 +124,8 @@ def ends(block: PortRange | None) -> tuple[int | None, int | None]:
 
 def is_engine(workload: Manifest) -> bool:
     """Router and pool have workloads too."""
-    return {names.ROLE, names.ENGINE, names.REVISION} <= workload["metadata"].get("labels", {}).keys()
+    labels: dict[str, str] = workload["metadata"].get("labels", {})
+    return {names.ROLE, names.ENGINE, names.REVISION} <= labels.keys()
 
 
 def identity(workload: Manifest) -> tuple[str, str]:

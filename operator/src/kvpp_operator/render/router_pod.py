@@ -102,8 +102,8 @@ def agent(pod: RouterPod) -> dict[str, Any]:
         "imagePullPolicy": pod.pull_policy,
         "args": ["router-agent", *(word for flag in told.items() for word in flag)],
         "env": [
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": field("metadata.name")}},
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": field("metadata.namespace")}},
             *api_key(pod, "VLLM_API_KEY"),
         ],
         "ports": [{"name": "http", "containerPort": pod.port, "protocol": "TCP"}],
@@ -125,7 +125,7 @@ def proxy(pod: RouterPod) -> dict[str, Any]:
         "imagePullPolicy": pod.pull_policy,
         "command": ["pd-proxy"],
         "args": [pod.release, *(word for flag in told.items() for word in flag)],
-        "env": api_key(pod, "OPENAI_API_KEY"),
+        **({"env": key} if (key := api_key(pod, "OPENAI_API_KEY")) else {}),
         # The agent looks at the proxy, which nobody else can reach, and answers for it.
         "livenessProbe": {"httpGet": {"path": "/livez/proxy", "port": pod.port}, **timing(10, 5, 3)},
         # Both containers are told to stop at once, but the agent still passes requests on for a while.
@@ -148,8 +148,13 @@ def api_access() -> list[dict[str, Any]]:
     return [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_SECONDS}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field("metadata.namespace")}]}},
     ]
+
+
+def field(path: str) -> dict[str, str]:
+    """With the version that the server would write in: what is printed is what lives."""
+    return {"apiVersion": "v1", "fieldPath": path}
 
 
 def restricted() -> dict[str, Any]:
