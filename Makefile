@@ -32,11 +32,15 @@ demo: setup ## Run the examples on a local control plane with simulated NPU node
 
 .PHONY: test
 test: setup ## Run every test but the long ones
-	@pytest -m "not long"
+	@pytest -m "not long and not e2e"
 
 .PHONY: test-long
 test-long: setup ## Run the long property tests (minutes to hours)
 	@pytest -m long
+
+.PHONY: e2e
+e2e: setup ## Run our own images on real kubelets, end to end (needs root; E2E="--only hosts" and the like)
+	@PYTHONPATH=tests/support python -m e2e $(E2E)
 
 .PHONY: check
 check: setup ## Lint, types, layers, generated files

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from kvpp_devcluster import background, cluster, kubeconfig, nodes, programs
+from kvpp_devcluster import background, cluster, hosts, isolation, kubeconfig, machine, nodes, programs
 from kvpp_devcluster.background import Place
 from kvpp_devcluster.processes import ProgramError, run
 
@@ -88,6 +88,16 @@ def _nodes(arguments: argparse.Namespace) -> None:
         asyncio.run(play())
 
 
+def _hosts(arguments: argparse.Namespace) -> int:
+    machine.prepare({}, say=_say)
+    programs.ensure([*programs.CONTROL_PLANE, *hosts.PROGRAMS, *(["lws"] if arguments.lws else [])], say=_say)
+    command = arguments.command or [os.environ.get("SHELL", "sh")]
+    images = [word for image in arguments.image for word in ("--image", image)]
+    lws = ["--lws"] if arguments.lws else []
+    inside = [sys.executable, "-m", "kvpp_devcluster.hosts", "--count", str(arguments.count), *lws, *images, "--"]
+    return isolation.run([*inside, *command])
+
+
 def _group(text: str) -> nodes.NodeGroup:
     try:
         return nodes.parse_group(text)
@@ -113,6 +123,15 @@ def _parser() -> argparse.ArgumentParser:
     env.set_defaults(run=_env)
     for command in (up, down, status, env):
         command.add_argument("--name", default="default", help="one user may have several clusters")
+
+    real = commands.add_parser("hosts", help="run a command, or a shell, in a cluster of real hosts (root)")
+    real.add_argument("--count", type=int, default=2, help="hosts; default: 2")
+    real.add_argument("--lws", action="store_true", help="with the real LeaderWorkerSet controller")
+    real.add_argument(
+        "--image", action="append", default=[], metavar="ARCHIVE", help="image for every host (repeatable)"
+    )
+    real.add_argument("command", nargs="*", help="default: your shell")
+    real.set_defaults(run=_hosts)
 
     build = commands.add_parser("build", help="build what is missing in the cache and print where the programs are")
     build.add_argument("program", nargs="*", help="default: what `up --lws` and Helm need")

@@ -94,6 +94,13 @@ BUILDS = (
         stamps=_KUBE_STAMPS,
     ),
     Build(
+        binary="pause",
+        module=GO_MODULES / "kube",
+        package="./pause",
+        expected="seconds",
+        pinned="k8s.io/kubernetes",
+    ),
+    Build(
         binary="lws",
         module=GO_MODULES / "lws",
         package="sigs.k8s.io/lws/cmd",

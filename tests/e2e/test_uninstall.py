@@ -1,0 +1,29 @@
+"""The end: a namespace with a deployment in it, and the operator, go within a minute and leave nothing but the CRDs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from e2e.place import RELEASE, SYSTEM, example, weights
+
+if TYPE_CHECKING:
+    from e2e.place import Place
+
+CRDS = ("kvppdeployments.serving.kvpp.io", "kvppportledgers.serving.kvpp.io")
+
+
+def test_uninstall_leaves_the_definitions_and_nothing_else(operated: Place) -> None:
+    started = time.monotonic()
+    with operated.namespace("leaving") as namespace:
+        operated.apply(*weights(namespace), example("1-one-node.yaml"), namespace=namespace)
+        operated.until_ready(namespace, "glm-5-2", seconds=120)
+        started = time.monotonic()
+    operated.cluster.kubectl("delete", "persistentvolume", "e2e-weights")
+    operated.say(f"with an idle engine in it, the namespace took {time.monotonic() - started:.0f} s to go")
+    started = time.monotonic()
+    operated.cluster.helm("uninstall", RELEASE, "--namespace", SYSTEM, "--wait", "--timeout=60s")
+    assert time.monotonic() - started < 60
+    operated.cluster.kubectl("delete", "namespace", SYSTEM)
+    left = operated.objects() - operated.before_install
+    assert left == {f"customresourcedefinition.apiextensions.k8s.io/{name}" for name in CRDS}

@@ -1,0 +1,1 @@
+"""End to end on real hosts: `make e2e`."""

@@ -1,0 +1,70 @@
+"""`make e2e`: our own images on real kubelets, from build to teardown.
+
+    python -m e2e [--only SCENARIO...] [--keep] [PYTEST ARGUMENT...]
+
+Builds what is missing (programs, images: cached outside the tree), runs the scenarios inside namespaces of their own and
+proves afterwards that the machine is as it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+
+from e2e import images
+from kvpp_devcluster import cache, components, hosts, isolation, lws, machine, programs
+from kvpp_devcluster.processes import ProgramError
+
+SCENARIO_FILES = Path(__file__).parents[2] / "e2e"
+# The order is the order of running: every scenario leaves the cluster as it found it, the last one takes the operator away.
+SCENARIOS = ("hosts", "prefill_decode", "host_network", "two_nodes", "uninstall")
+LIMIT_SECONDS = 1800
+SETTLE_SECONDS = 10.0
+PROGRAMS = (*components.PROGRAMS, *hosts.PROGRAMS, *lws.PROGRAMS, "kubectl", "helm")
+STARTED = time.monotonic()
+
+
+def say(message: str) -> None:
+    print(f"{time.monotonic() - STARTED:6.0f} s  {message}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", metavar="SCENARIO", choices=SCENARIOS, help=f"of {', '.join(SCENARIOS)}")
+    parser.add_argument("--keep", action="store_true", help="open a shell in the cluster before it ends")
+    chosen, more = parser.parse_known_args()
+    try:
+        machine.prepare(images.PACKAGES, say=say)
+        programs.ensure(PROGRAMS, say=say)
+        archives = images.ensure(say)
+    except ProgramError as problem:
+        say(str(problem))
+        return 2
+    files = [str(SCENARIO_FILES / f"test_{name}.py") for name in chosen.only or SCENARIOS]
+    logs = cache.root() / "e2e" / "logs"
+    environment = {"KVPP_E2E_IMAGES": str(archives), "KVPP_E2E_LOGS": str(logs), "KVPP_E2E_KEEP": "1" * chosen.keep}
+    os.environ.update(environment)
+    before = machine.footprint()
+    limit = ["timeout", "--foreground", "--kill-after=30", str(LIMIT_SECONDS)] if not chosen.keep else []
+    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "-s", "-m", "e2e", *more, *files]
+    code = isolation.run([*limit, *pytest])
+    left = left_over(before)
+    for line in left:
+        say(f"left over: {line}")
+    say(f"nothing is left of the cluster; its logs are in {logs}" if not left else "the machine is not as it was")
+    return code or (1 if left else 0)
+
+
+def left_over(before: machine.Footprint) -> list[str]:
+    """The kernel takes namespaces down in its own time: look again for a while."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while (left := machine.footprint().left_over(before)) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    return left
+
+
+if __name__ == "__main__":
+    sys.exit(main())
