@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
-from e2e.place import RELEASE, ROOT, SYSTEM, condition, example
+from e2e.place import OPERATOR, RELEASE, ROOT, SYSTEM, condition, example
 from e2e.serving import HANDED_OVER, handed_over
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 NAME = "glm-5-2-pd"
 ENGINES = f"serving.kvpp.io/deployment={NAME},serving.kvpp.io/role"
-OPERATOR = "app.kubernetes.io/component=operator"
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -80,7 +81,8 @@ class HostCluster(LocalCluster):
         return (*super().processes, *own, *(process for host in self.hosts for process in host.processes))
 
     def start(self) -> None:
-        self._logs.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self._logs, ignore_errors=True)
+        self._logs.mkdir(parents=True)
         (HOME / "plane").mkdir(parents=True)
         (HOME / "plane" / "logs").symlink_to(self._logs)
         connect(self._plans, services=components.SERVICE_RANGE)

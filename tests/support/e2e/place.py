@@ -26,6 +26,7 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[3]
 SYSTEM = "kvpp-system"
 RELEASE = "kvpp-operator"
+OPERATOR = "app.kubernetes.io/component=operator"
 MODELS = Path("/mnt/models")
 WEIGHTS = ("GLM-5.2-W4A8C8", "GLM-5.2-W8A8C8-mxfp8")
 POLL_SECONDS = 0.5
@@ -79,6 +80,11 @@ class Place:
         self.cluster.load([archive])
         return tag
 
+    def scale_operator(self, replicas: int) -> None:
+        kubectl = self.cluster.kubectl
+        kubectl("scale", f"deployment/{RELEASE}", "-n", SYSTEM, f"--replicas={replicas}")
+        self.until(f"{replicas} operators run", lambda: len(self.pods(SYSTEM, OPERATOR)) == replicas, seconds=60)
+
     def kill_container(self, pod: Json) -> None:
         """Kill a pod's first container as a fault would: its host does it, no one in the API knows beforehand."""
         host = next(one for one in self.cluster.hosts if one.plan.name == pod["spec"]["nodeName"])
@@ -97,7 +103,9 @@ class Place:
         found: list[Json] = self.get("pods", f"--selector={selector}", namespace=namespace)["items"]
         return found
 
-    def until(self, what: str, look: Callable[[], T | None], *, seconds: float) -> T:
+    def until(
+        self, what: str, look: Callable[[], T | None], *, seconds: float, poll_seconds: float = POLL_SECONDS
+    ) -> T:
         """Wait until `look` finds something; tell what was waited for, and for how long."""
         started = time.monotonic()
         while True:
@@ -106,7 +114,7 @@ class Place:
                 return found
             self.cluster.require_running()
             assert time.monotonic() - started < seconds, f"not {what} after {seconds:.0f} s"
-            time.sleep(POLL_SECONDS)
+            time.sleep(poll_seconds)
 
     @contextmanager
     def namespace(self, name: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ MODEL = "GLM-5.2"
 QUESTION: Json = {"model": MODEL, "messages": [{"role": "user", "content": "Which stones float?"}], "temperature": 0}
 # The engine's own sentence: where the keys and values of an answer came from.
 HANDED_OVER = re.compile(r"\[KV of \d+ tokens handed over from (\S+) to (\S+)\]")
+
+MEMBERS = re.compile(r'^kvpp_router_members\{role="(\w+)",state="serving"\} (\S+)$', re.MULTILINE)
 
 
 async def chat(http: aiohttp.ClientSession, url: str, **more: Any) -> str:
@@ -51,3 +54,10 @@ async def handed_over(http: aiohttp.ClientSession, prefill: str, decode: str) ->
     ) as two:
         text: str = (await two.json())["choices"][0]["text"]
         return text
+
+
+def members(address: str) -> dict[str, int]:
+    """Engines that a router pod has behind it, by role, from its own metrics."""
+    with urllib.request.urlopen(f"http://{address}:8000/metrics", timeout=5) as answer:
+        text = answer.read().decode()
+    return {role: int(float(count)) for role, count in MEMBERS.findall(text)}
