@@ -17,7 +17,7 @@ def test_hosts_pods_and_services_share_no_address() -> None:
         ipaddress.ip_network(components.SERVICE_RANGE),
         *(ipaddress.ip_network(host.pods) for host in HOSTS),
     ]
-    assert [] == [(one, two) for one in networks for two in networks if one is not two and one.overlaps(two)]
+    assert [(one, two) for one in networks for two in networks if one is not two and one.overlaps(two)] == []
     assert len({host.address for host in HOSTS} | {hostfiles.GATEWAY}) == len(HOSTS) + 1
     assert all(ipaddress.ip_network(host.pods).subnet_of(ipaddress.ip_network(hostfiles.POD_NETWORK)) for host in HOSTS)
 
