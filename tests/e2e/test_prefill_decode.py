@@ -1,21 +1,26 @@
-"""Sample 2 on real kubelets: prefill and decode engines as containers, and what happens to them when the operator goes."""
+"""Sample 2 on real kubelets: engines as containers, requests through the router, and what happens when something goes."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+import yarl
+from e2e.load import AT_ONCE, Answered, failure_of, keep_asking, until_members
 from e2e.place import OPERATOR, RELEASE, ROOT, SYSTEM, condition, example
-from e2e.serving import HANDED_OVER, handed_over
+from e2e.serving import HANDED_OVER, chat, handed_over, streamed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from e2e.place import Json, Place
 
 NAME = "glm-5-2-pd"
+# Of the P/D proxy: whoever calls these decides where prompts go.
+ADMIN_PATHS = ("/instances/add", "/instances/remove", "/reset_prefix_cache", "/healthcheck", "/v1/../instances/add")
 ENGINES = f"serving.kvpp.io/deployment={NAME},serving.kvpp.io/role"
 
 
@@ -26,6 +31,18 @@ def served(operated: Place) -> Iterator[str]:
         operated.apply(example("2-prefill-decode.yaml"), namespace=namespace)
         operated.until_ready(namespace, NAME, seconds=180)
         yield namespace
+
+
+@pytest.fixture
+def url(operated: Place, served: str) -> str:
+    """Give the address that the status tells users."""
+    return f"http://{operated.deployment(served, NAME)['status']['router']['address']}"
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+        yield session
 
 
 def test_every_engine_is_a_ready_pod_on_a_host_of_its_own(operated: Place, served: str) -> None:
@@ -49,11 +66,72 @@ def test_describe_and_logs_tell_about_an_engine(operated: Place, served: str) ->
     assert "(combined from similar events)" not in kubectl("events", "-n", served)
 
 
-async def test_keys_and_values_travel_from_host_to_host(operated: Place, served: str) -> None:
+async def test_keys_and_values_travel_from_host_to_host(served: str, http: aiohttp.ClientSession) -> None:
     address = f"{served}.svc.cluster.local:8000"
-    async with aiohttp.ClientSession() as http:
-        text = await handed_over(http, f"http://{NAME}-prefill.{address}", f"http://{NAME}-decode.{address}")
+    text = await handed_over(http, f"http://{NAME}-prefill.{address}", f"http://{NAME}-decode.{address}")
     assert HANDED_OVER.search(text), text
+
+
+async def test_an_answer_tells_of_the_hand_over(
+    operated: Place, served: str, url: str, http: aiohttp.ClientSession
+) -> None:
+    text = await chat(http, url)
+    assert HANDED_OVER.search(text), text
+    assert condition(operated.deployment(served, NAME), "HandoverSeen")["status"] == "True"
+    operated.say(f"answer: {text}")
+
+
+async def test_an_answer_streams(url: str, http: aiohttp.ClientSession) -> None:
+    pieces = await streamed(http, url)
+    assert len(pieces) > 8
+    assert HANDED_OVER.search("".join(pieces))
+
+
+@pytest.mark.parametrize("path", ADMIN_PATHS)
+async def test_admin_paths_of_the_proxy_are_refused(url: str, http: aiohttp.ClientSession, path: str) -> None:
+    asked = {"type": "prefill", "instances": ["10.0.0.1:8000"]}
+    async with http.post(yarl.URL(f"{url}{path}", encoded=True), json=asked) as response:
+        assert response.status == 404
+
+
+async def test_requests_survive_the_deletion_of_a_prefill_pod(
+    operated: Place, served: str, url: str, http: aiohttp.ClientSession
+) -> None:
+    gone = operated.pods(served, f"{ENGINES}=prefill")[0]["metadata"]["name"]
+    answered: list[Answered] = []
+    load = asyncio.create_task(keep_asking(http, url, answered))
+    await asyncio.sleep(2)
+    operated.cluster.kubectl("delete", "pod", gone, "-n", served, "--wait=false")
+    deleted = time.monotonic()
+    took = await until_members(operated, served, NAME, {"prefill": 1, "decode": 1}, seconds=15)
+    await until_members(operated, served, NAME, {"prefill": 2, "decode": 1}, seconds=90)
+    load.cancel()
+    await asyncio.wait([load])
+    before = [one.failure for one in answered if one.failure and one.began < deleted + took]
+    after = [one.failure for one in answered if one.failure and one.began >= deleted + took]
+    operated.say(
+        f"dropped after {took:.1f} s; {len(answered)} requests, {len(before)} of those that began before that "
+        f"failed, {len(after)} of the others"
+    )
+    assert sum(one.began > deleted + took for one in answered) > AT_ONCE
+    assert after == []
+    assert before == []  # the kubelet waits in preStop until the router has let go
+
+
+async def test_without_an_operator_traffic_goes_on_and_a_dead_engine_leaves(
+    operated: Place, served: str, url: str, http: aiohttp.ClientSession
+) -> None:
+    operated.scale_operator(0)
+    try:
+        assert await failure_of(http, url) == ""
+        operated.kill_container(operated.pods(served, f"{ENGINES}=prefill")[0])
+        took = await until_members(operated, served, NAME, {"prefill": 1, "decode": 1}, seconds=15)
+        operated.say(f"a killed engine has left the routers after {took:.1f} s, without an operator")
+        assert await asyncio.gather(*(failure_of(http, url) for _ in range(AT_ONCE))) == [""] * AT_ONCE
+        assert took < 5
+    finally:
+        operated.scale_operator(1)
+    operated.until_ready(served, NAME, seconds=90)
 
 
 def test_engines_outlive_an_operator_of_another_image(operated: Place, served: str) -> None:
