@@ -32,7 +32,7 @@ def test_a_pod_resolves_names_logs_and_lets_us_in(place: Place) -> None:
         log = place.until("a pod has said something", lambda: _log(place, namespace), seconds=60)
         assert log.strip() == "10.96.0.1"
         assert kubectl("exec", "-n", namespace, "probe", "--", "kvpp", "rules").strip()
-        assert "Started container" in kubectl("describe", "pod", "probe", "-n", namespace)
+        assert "Successfully assigned" in kubectl("describe", "pod", "probe", "-n", namespace)
 
 
 def _log(place: Place, namespace: str) -> str:

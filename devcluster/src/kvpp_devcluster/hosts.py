@@ -98,9 +98,13 @@ class HostCluster(LocalCluster):
     def load(self, archives: Iterable[Path]) -> None:
         """Put images on every host."""
         wanted = list(archives)
-        for host in self.hosts:
+
+        def load(host: Host) -> None:
             for archive in wanted:
                 host.load(archive)
+
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            list(pool.map(load, self.hosts))
 
     def _start_nodes(self) -> None:
         self.programs |= programs.ensure(PROGRAMS, say=self._say)

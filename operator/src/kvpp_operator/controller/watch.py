@@ -38,6 +38,8 @@ STOP_SECONDS = 1.5
 LOGIN_SECONDS = 2.0
 HANG_UP_SECONDS = 0.5
 INBOX_TURN = 50
+# Only peering, which is off, would use it; left out, kopf asks for the name of a user who stands in no passwd file.
+IDENTITY: Any = "kvpp-operator"
 
 
 class WatchError(Exception):
@@ -117,6 +119,7 @@ class Watch:
                 registry=self._registry(),
                 settings=_settings(self._streams.kinds),
                 standalone=True,
+                identity=IDENTITY,
                 clusterwide=not self._streams.namespaces,
                 namespaces=list(self._streams.namespaces),
                 stop_flag=self._stop,
