@@ -8,7 +8,7 @@ from pathlib import Path
 from kvpp_devcluster import components, hostfiles, pause
 from kvpp_devcluster.hostfiles import HostPlan
 
-HOSTS = [HostPlan(number, Path(f"/run/host-{number}"), "kvpp-hosts-1") for number in (1, 2, 3)]
+HOSTS = [HostPlan(number, Path(f"/run/host-{number}")) for number in (1, 2, 3)]
 
 
 def test_hosts_pods_and_services_share_no_address() -> None:
@@ -19,13 +19,14 @@ def test_hosts_pods_and_services_share_no_address() -> None:
     ]
     assert [(one, two) for one in networks for two in networks if one is not two and one.overlaps(two)] == []
     assert len({host.address for host in HOSTS} | {hostfiles.GATEWAY}) == len(HOSTS) + 1
-    assert all(ipaddress.ip_network(host.pods).subnet_of(ipaddress.ip_network(hostfiles.POD_NETWORK)) for host in HOSTS)
+    assert all(
+        ipaddress.IPv4Network(host.pods).subnet_of(ipaddress.IPv4Network(hostfiles.POD_NETWORK)) for host in HOSTS
+    )
 
 
-def test_what_a_kubelet_makes_lies_in_its_host_folder_and_control_group() -> None:
+def test_what_a_kubelet_makes_lies_in_its_host_folder() -> None:
     host = HOSTS[0]
     kubelet = hostfiles.kubelet(host, Path("/run/resolv.conf"))
-    assert kubelet["cgroupRoot"] == "/kvpp-hosts-1"
     assert kubelet["podLogsDir"] == "/run/host-1/pod-logs"
     flags = hostfiles.kubelet_flags(host, configuration=Path("/c"), kubeconfig=Path("/k"))
     assert "--root-dir=/run/host-1/kubelet" in flags

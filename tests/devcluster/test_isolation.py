@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvpp_devcluster import isolation, machine
+from kvpp_devcluster import controlgroups, isolation, machine
 from kvpp_devcluster.processes import module_environment
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ echo 0 >/proc/sys/vm/overcommit_memory
 setsid sleep 1000 &
 for tree in /sys/fs/cgroup/memory /sys/fs/cgroup/pids /sys/fs/cgroup; do
   [ -e $tree/cgroup.procs ] || continue
-  mkdir -p $tree/$KVPP_CONTROL_GROUP/pod
-  echo $! >$tree/$KVPP_CONTROL_GROUP/pod/cgroup.procs
+  mkdir -p $tree/k8s.io/pod
+  echo $! >$tree/k8s.io/pod/cgroup.procs
 done
 """
 STARTED = "from kvpp_devcluster import isolation; import sys; sys.exit(isolation.run(sys.argv[1:]))"
@@ -72,7 +72,7 @@ def test_a_killed_outside_takes_the_inside_along(tmp_path: Path, how: signal.Sig
     outside.send_signal(how)
     outside.wait(SECONDS)
     time.sleep(0.5)
-    isolation.remove_control_groups()  # as the next start does
+    controlgroups.remove()  # as the next start does
 
 
 def start(script: str, folder: Path) -> subprocess.Popen[bytes]:

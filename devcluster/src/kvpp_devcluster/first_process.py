@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from kvpp_devcluster import controlgroups
 from kvpp_devcluster.isolation import CONTROL_GROUP
 from kvpp_devcluster.processes import run
 
@@ -55,6 +56,7 @@ def prepare() -> None:
         shown.parent.mkdir(parents=True, exist_ok=True)
         shown.write_text(f"{value}\n")
         run(["mount", "--bind", shown, f"/proc/sys/{name}"])
+    controlgroups.enclose(os.environ[CONTROL_GROUP])
     (HOME / "tmp").mkdir(parents=True)
     run(["ip", "link", "set", "lo", "up"])
     socket.sethostname("kvpp-hosts")

@@ -22,7 +22,6 @@ class HostPlan:
 
     number: int
     directory: Path
-    control_group: str
 
     @property
     def name(self) -> str:
@@ -101,7 +100,6 @@ def kubelet(host: HostPlan, resolver: Path) -> dict[str, Any]:
         # Several kubelets share one kernel: none of them owns the root of the control groups.
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
-        "cgroupRoot": f"/{host.control_group}",
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,

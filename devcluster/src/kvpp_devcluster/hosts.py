@@ -58,8 +58,7 @@ class HostCluster(LocalCluster):
         logs: Path,
         say: Callable[[str], None] = print,
     ) -> None:
-        group = os.environ.get(CONTROL_GROUP)
-        if group is None:
+        if CONTROL_GROUP not in os.environ:
             raise ProgramError("real hosts run inside kvpp_devcluster.isolation only")
         super().__init__(
             groups=(),
@@ -69,7 +68,7 @@ class HostCluster(LocalCluster):
             apiserver_flags=APISERVER_FLAGS,
             say=say,
         )
-        self._plans = [HostPlan(number, HOME / f"host-{number}", group) for number in range(1, count + 1)]
+        self._plans = [HostPlan(number, HOME / f"host-{number}") for number in range(1, count + 1)]
         self._resources, self._labels = dict(resources), dict(labels)
         self._logs = logs
         self._dns: Process | None = None

@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvpp_devcluster import controlgroups
 from kvpp_devcluster.first_process import TUNABLES
-from kvpp_devcluster.isolation import CONTROL_GROUPS, PREFIX
 from kvpp_devcluster.processes import ProgramError, run
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ PLUGINS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 PLUGIN_PACKAGE = "containernetworking-plugins"
 ADMIN_PATHS = "/usr/local/sbin:/usr/sbin:/sbin"
 # Where runtimes and kubelets that escaped would leave something.
+ESCAPED = ("k8s.io", "kubepods*")
 PLACES = ("/run/netns", "/run/containerd", "/run/runc", "/var/lib/kubelet", "/var/lib/cni", "/var/log/pods", "/etc/cni")
 
 
@@ -99,11 +100,17 @@ def footprint() -> Footprint:
             line for line in (*_lines("iptables-save"), *_lines("ip6tables-save")) if line.startswith("-")
         ),
         namespaces=_namespaces(),
-        control_groups=frozenset(map(str, (*CONTROL_GROUPS.glob(f"*/{PREFIX}*"), *CONTROL_GROUPS.glob("*/k8s.io")))),
+        control_groups=_control_groups(),
         files=frozenset(str(path) for place in PLACES for path in (Path(place), *Path(place).glob("*"))
                         if path.exists()),
         tunables=frozenset(f"{name}={Path('/proc/sys', name).read_text().strip()}" for name in TUNABLES),
     )  # fmt: skip
+
+
+def _control_groups() -> frozenset[str]:
+    ours = controlgroups.ROOT.rglob(f"{controlgroups.PREFIX}*")
+    escaped = (found for name in ESCAPED for found in controlgroups.ROOT.rglob(name))
+    return frozenset(map(str, (*ours, *escaped)))
 
 
 def _lines(*command: str) -> list[str]:
