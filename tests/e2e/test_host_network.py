@@ -17,7 +17,8 @@ NAMES = ("one", "two")
 HOSTS = ("host-1", "host-2")
 TENSOR, DATA = 2, 2
 WINDOW = (22000, 29999)
-PREFILL = "serving.kvpp.io/role=prefill"
+ENGINES = "serving.kvpp.io/role"
+PREFILL = f"{ENGINES}=prefill"
 
 
 def deployment(name: str) -> Json:
@@ -70,7 +71,7 @@ def test_four_engines_of_two_deployments_run_on_either_host(operated: Place, sha
     found = sorted(
         (pod["spec"]["nodeName"], pod["metadata"]["labels"]["serving.kvpp.io/deployment"],
          pod["metadata"]["labels"]["serving.kvpp.io/role"])
-        for pod in operated.pods(shared)
+        for pod in operated.pods(shared, ENGINES)
     )  # fmt: skip
     assert found == [(host, name, role) for host in HOSTS for name in NAMES for role in ("decode", "prefill")]
 
@@ -86,7 +87,7 @@ def test_every_socket_is_bound_where_the_status_says(operated: Place, shared: st
                 (host,) = engine["nodes"]
                 wanted[host].add(engine["kvPort"] + TENSOR)
     declared = {host: set[int]() for host in HOSTS}
-    for pod in operated.pods(shared):
+    for pod in operated.pods(shared, ENGINES):
         (container,) = pod["spec"]["containers"]
         declared[pod["spec"]["nodeName"]] |= {port["hostPort"] for port in container["ports"] if port["name"] == "http"}
     for host in operated.cluster.hosts[: len(HOSTS)]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 BRIDGE = "hosts"
 CONTAINERD_SECONDS = 30.0
+# A host that passes a Service's packets on to another host would tell the sender to go there directly, past its own
+# address translation.
+SETTINGS = ("net.ipv4.ip_forward=1", "net.ipv4.conf.all.send_redirects=0", "net.ipv4.conf.eth0.send_redirects=0")
 
 
 def connect(hosts: Sequence[HostPlan], *, services: str) -> None:
@@ -32,7 +35,7 @@ def connect(hosts: Sequence[HostPlan], *, services: str) -> None:
         _ip(*inside, "link", "set", "eth0", "up")
         # Nothing leaves this network, but without a route no address of a Service is even tried.
         _ip(*inside, "route", "add", "default", "via", GATEWAY)
-        run(["nsenter", f"--net={host.network_namespace}", "sysctl", "-qw", "net.ipv4.ip_forward=1"])
+        run(["nsenter", f"--net={host.network_namespace}", "sysctl", "-qw", *SETTINGS])
         for other in hosts:
             if other is not host:
                 _ip(*inside, "route", "add", other.pods, "via", other.address)

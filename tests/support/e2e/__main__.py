@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from e2e import images
 from kvpp_devcluster import cache, components, hosts, isolation, lws, machine, programs
 from kvpp_devcluster.processes import ProgramError
 
-SCENARIO_FILES = Path(__file__).parents[2] / "e2e"
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TESTS = Path(__file__).parents[2]
+ISOLATION = TESTS / "devcluster" / "test_isolation.py"
+PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "e2e")
 # The order is the order of running: every scenario leaves the cluster as it found it, the last one takes the operator away.
-SCENARIOS = ("hosts", "prefill_decode", "host_network", "two_nodes", "uninstall")
+SCENARIOS = ("hosts", "prefill_decode", "two_nodes", "host_network", "uninstall")
 LIMIT_SECONDS = 1800
 SETTLE_SECONDS = 10.0
 PROGRAMS = (*components.PROGRAMS, *hosts.PROGRAMS, *lws.PROGRAMS, "kubectl", "helm")
@@ -43,19 +50,28 @@ def main() -> int:
     except ProgramError as problem:
         say(str(problem))
         return 2
-    files = [str(SCENARIO_FILES / f"test_{name}.py") for name in chosen.only or SCENARIOS]
+    if not chosen.only and pytest("-q", ISOLATION):
+        say("whatever ran inside could leave traces on this machine: nothing was started")
+        return 1
     logs = cache.root() / "e2e" / "logs"
-    environment = {"KVPP_E2E_IMAGES": str(archives), "KVPP_E2E_LOGS": str(logs), "KVPP_E2E_KEEP": "1" * chosen.keep}
-    os.environ.update(environment)
+    os.environ |= {"KVPP_E2E_IMAGES": str(archives), "KVPP_E2E_LOGS": str(logs), "KVPP_E2E_KEEP": "1" * chosen.keep}
     before = machine.footprint()
-    limit = ["timeout", "--foreground", "--kill-after=30", str(LIMIT_SECONDS)] if not chosen.keep else []
-    pytest = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "-s", "-m", "e2e", *more, *files]
-    code = isolation.run([*limit, *pytest])
+    code = isolation.run(scenarios(chosen.only or SCENARIOS, more, limited=not chosen.keep))
     left = left_over(before)
     for line in left:
         say(f"left over: {line}")
     say(f"nothing is left of the cluster; its logs are in {logs}" if not left else "the machine is not as it was")
     return code or (1 if left else 0)
+
+
+def pytest(*arguments: str | Path) -> int:
+    return subprocess.run([*PYTEST, *map(str, arguments)], check=False).returncode
+
+
+def scenarios(names: Iterable[str], more: list[str], *, limited: bool) -> list[str]:
+    files = [str(TESTS / "e2e" / f"test_{name}.py") for name in names]
+    limit = ["timeout", "--foreground", "--kill-after=30", str(LIMIT_SECONDS)] if limited else []
+    return [*limit, *PYTEST, "-v", "-s", "--tb=short", *more, *files]
 
 
 def left_over(before: machine.Footprint) -> list[str]:

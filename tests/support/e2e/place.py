@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,8 +77,9 @@ class Place:
     def next_operator(self) -> str:
         """Put an operator's image of other content on every host, and return its tag."""
         tag = f"{images.version()}-next"
-        archive = images.changed(self.archives / "kvpp-operator.tar", tag, self.archives / "kvpp-operator-next.tar")
-        self.cluster.load([archive])
+        with tempfile.TemporaryDirectory() as folder:
+            target = Path(folder) / "image.tar"
+            self.cluster.load([images.changed(self.archives / "kvpp-operator.tar", tag, target)])
         return tag
 
     def scale_operator(self, replicas: int) -> None:
