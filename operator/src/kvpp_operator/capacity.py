@@ -74,7 +74,9 @@ def ratio(layout: Layout, stages: Sequence[int], group: int) -> float:
     for number, count in enumerate(stages):
         layers = layout.layers[first : first + count]
         first += count
-        draft = layout.draft if number == len(stages) - 1 else 0  # the drafter runs on the last stage (facts 6.2)
+        draft = (
+            layout.draft if number == len(stages) - 1 else 0
+        )  # the drafter runs on the last stage (launch facts 6.2)
         without = max(without, sum(layers) + draft)
         scratch = SCRATCH_BUFFERS * max(layers, default=0)
         fullest = max(fullest, max(owned(layers, group)) + scratch + draft)

@@ -132,7 +132,7 @@ def plan_together(
 
 
 def choose_revision(fresh: Revision, kept: Revision | None) -> Revision:
-    """The kept one while the user's wish is the same; else the fresh one, numbered as the newest (design 4.3)."""
+    """The kept one while the user's wish is the same; else the fresh one, numbered as the newest (ADR 5)."""
     if kept is None:
         return fresh
     usable = kept.templates.keys() == fresh.templates.keys()

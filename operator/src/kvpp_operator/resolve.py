@@ -99,7 +99,7 @@ class ResolvedRole:
 
     @property
     def nodes(self) -> int:
-        """Pods of one engine: ceil(world / NPUs per node) (design 4.5)."""
+        """Pods of one engine: ceil(world / NPUs per node) (docs/nodes.md)."""
         return -(-self.devices // self.accelerator.devices_per_node)
 
     @property

@@ -1,7 +1,7 @@
 """A revision: one accepted spec's templates, kept in a ControllerRevision so that what runs, runs on.
 
 An engine is always filled from the templates that its revision keeps, never rendered anew; only a change of the user's
-spec makes a new revision (design 4.3).
+spec makes a new revision (ADR 5).
 """
 
 from __future__ import annotations

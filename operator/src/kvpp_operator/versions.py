@@ -48,7 +48,7 @@ def parsed(name: str) -> Version | None:
 
 
 def is_older_than_kvpp(name: str) -> bool:
-    """Before 0.28.0rc1 no release has KVPP: the key is ignored or stops the engine (facts 1.3)."""
+    """Before 0.28.0rc1 no release has KVPP: the key is ignored or stops the engine (launch facts 1.3)."""
     wanted, first = parsed(name), parsed(FIRST.name)
     return wanted is not None and first is not None and wanted < first
 

@@ -14,7 +14,7 @@ from typing import Any
 from kvpp_conformance.engine.commandline import Refused
 
 MLA = ("MLA", "SFA")
-"""Attention classes for which vLLM's `use_mla` is true: sparse attention is built on the latent cache (facts 1.5)."""
+"""Attention classes for which vLLM's `use_mla` is true: sparse attention is built on the latent cache (launch facts 1.5)."""
 
 
 def check(arguments: argparse.Namespace, model: dict[str, Any], env: dict[str, str]) -> int:

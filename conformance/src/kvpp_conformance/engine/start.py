@@ -33,7 +33,7 @@ class Start:
         # vLLM asks a model class what it can do in a process of its own, which would lack the stand-ins for the hardware.
         registry: Any = importlib.import_module("vllm.model_executor.models.registry")
         registry._run_in_subprocess = _here  # noqa: SLF001
-        # vLLM believes in Triton only with a driver for it; the images have triton-ascend (facts section 9).
+        # vLLM believes in Triton only with a driver for it; the images have triton-ascend (launch facts 9).
         config: Any = importlib.import_module("vllm.config.vllm")
         config.HAS_TRITON = True
 

@@ -103,7 +103,7 @@ def speculative(arguments: EngineArguments) -> Json:
     name = str(config.get("method", ""))
     method = METHODS.get(
         "mtp" if name.endswith("mtp") else name
-    )  # vLLM renames every alias of MTP (launch facts rule 11)
+    )  # vLLM renames every alias of MTP (launch facts 1.2 rule 11)
     if method is None:
         return {}
     draft = {"draftModel": {"hostPath": {"path": "/draft"}}} if config.get("model") else {}

@@ -1,6 +1,6 @@
 """The chips we know: resource names, NPUs per node, legal counts, image suffix, mounts, environment.
 
-Source: reference "vLLM Ascend on real Kubernetes" sections 0, 1.1, 1.2, 2.1, 2.5 with the corrections of launch facts 11.1.
+Source: launch facts 7.2, 11.1, 12.1, 12.2 and 12.5.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Chip:
     image_suffix: str
     interconnect: InterconnectName
     cache_type: CacheType
-    """Data type that C8 means on this chip (facts 7.2)."""
+    """Data type that C8 means on this chip (launch facts 7.2)."""
     even_devices: bool
     """A part of a node is one NPU or an even number of them."""
     small_files: tuple[HostMount, ...]
     ring_controller: str
-    """Value of the label `ring-controller.atlas` for MindCluster's scheduling (Kubernetes page, section 0)."""
+    """Value of the label `ring-controller.atlas` for MindCluster's scheduling (launch facts 12.1)."""
     env: dict[str, str] = field(default_factory=dict)
     source: str = ""
 
@@ -70,17 +70,17 @@ COMMON_ENV = {
     "OMP_PROC_BIND": "false",
 }
 A_FILES = (INSTALL_INFO, VERSION_INFO, HCCN, HCCN_TOOL)
-KUBERNETES_PAGE = "reference: vLLM Ascend on real Kubernetes, section 0 and 2"
+KUBERNETES = "launch facts 12.1 and 12.2"
 
 CHIPS = (
     Chip("A2", "Atlas A2 (910B)", "huawei.com/Ascend910", 8, "", "RoCE", "int8", even_devices=False, small_files=A_FILES,
-         ring_controller="ascend-910b", env=COMMON_ENV, source=KUBERNETES_PAGE),
+         ring_controller="ascend-910b", env=COMMON_ENV, source=KUBERNETES),
     Chip("A3", "Atlas A3 (910C)", "huawei.com/Ascend910", 16, "-a3", "HCCS", "int8", even_devices=True, small_files=A_FILES,
-         ring_controller="ascend-910b", env=COMMON_ENV, source=KUBERNETES_PAGE),
+         ring_controller="ascend-910b", env=COMMON_ENV, source=KUBERNETES),
     Chip("950DT", "Ascend 950DT", "huawei.com/npu", 8, "-a5", "UB", "fp8", even_devices=False,
-         small_files=(*A_FILES, *UB_FILES), ring_controller="ascend-npu", env=COMMON_ENV, source=KUBERNETES_PAGE),
+         small_files=(*A_FILES, *UB_FILES), ring_controller="ascend-npu", env=COMMON_ENV, source=KUBERNETES),
     Chip("950PR", "Ascend 950PR", "huawei.com/npu", 8, "-a5", "UB", "fp8", even_devices=False,
-         small_files=(*A_FILES, *UB_FILES), ring_controller="ascend-npu", env=COMMON_ENV, source=f"{KUBERNETES_PAGE}; image suffix as 950DT"),
+         small_files=(*A_FILES, *UB_FILES), ring_controller="ascend-npu", env=COMMON_ENV, source=f"{KUBERNETES}; image suffix as 950DT"),
 )  # fmt: skip
 BY_NAME = {chip.name: chip for chip in CHIPS}
 
@@ -94,10 +94,10 @@ TRANSFER_ENV: dict[tuple[str, str], dict[str, str]] = {
     ("950PR", "UB"): {"ASCEND_LOCAL_COMM_RES": '{"version":"1.3"}'},
     ("950PR", "UBoE"): {"ASCEND_GLOBAL_RESOURCE_CONFIG": '{"comm_resource_config.protocol_desc":["uboe:device"]}'},
 }
-"""Environment for KV transfer and pools by chip and interconnect (facts 4.3, Ascend env by hardware)."""
+"""Environment for KV transfer and pools by chip and interconnect (launch facts 4.3, Ascend env by hardware)."""
 
 HUGE_PAGES: dict[tuple[str, str], str] = {("A2", "RoCE"): "64Gi", ("A3", "RoCE"): "64Gi"}
-"""`hugepages-2Mi` of a pod with a Mooncake or memcache pool over RoCE; UB and HCCS need none (facts 11.1)."""
+"""`hugepages-2Mi` of a pod with a Mooncake or memcache pool over RoCE; UB and HCCS need none (launch facts 11.1)."""
 
 SHARED_MEMORY_GIBIBYTES_PER_DEVICE = 16
 """A small /dev/shm hangs HCCL's start: the engine's CI went from 15Gi to 128Gi for eight NPUs (vllm-ascend #8693)."""

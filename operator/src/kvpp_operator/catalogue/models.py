@@ -1,6 +1,6 @@
 """The models we know: attention class, cache widths, layers; what KVPP may and may not run.
 
-Verdicts: seed guide, Supported Models (non-hybrid MLA and SFA); facts 1.5 (model_type lists) and 8.2 (bytes per token).
+Verdicts: seed guide, Supported Models (non-hybrid MLA and SFA); launch facts 1.5 and 8.2.
 """
 
 from __future__ import annotations

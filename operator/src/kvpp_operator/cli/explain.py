@@ -45,6 +45,8 @@ def as_text(rule: Rule, example: str | None) -> str:
         f"  validation  {rule.validation}: {VALIDATIONS[rule.validation]}",
         f"  source      {rule.source}",
     ]
+    if "launch facts" in rule.source:
+        lines.append("              launch facts are numbered in docs/launch-facts.md")
     if rule.fix:
         lines.append(f"  fix         {rule.fix}")
     if example:

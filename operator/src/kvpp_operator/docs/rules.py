@@ -29,9 +29,9 @@ abbreviations count as the same flag. `make generate` writes this page from `own
 """
 SOURCES = {
     "seed guide": "the KVPP user guide of vLLM Ascend's newest branch",
-    "launch facts": "our notes on what each release accepts, with file and line of the engine's source",
-    "contract": "the custom resource and its promises: `docs/api.md`",
-    "design": "the decisions of `docs/adr`",
+    "launch facts": "what each release accepts, and where in the engine's source: [launch-facts.md](launch-facts.md), by number",
+    "contract": "the custom resource and its promises: [api.md](api.md), of ports [ports.md](ports.md)",
+    "docs/…, SECURITY.md": "a page of ours, with its heading",
 }
 
 

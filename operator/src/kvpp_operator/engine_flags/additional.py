@@ -1,4 +1,4 @@
-"""`--additional-config`: a closed set of keys, and a typo in one stops the engine (facts 1.1)."""
+"""`--additional-config`: a closed set of keys, and a typo in one stops the engine (launch facts 1.1)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def pool_connector(pooling: Pooling, role: ResolvedRole) -> Connector:
     if pooling.backend == "Memcache":
         extra: dict[str, Any] = {"backend": "memcache", "lookup_rpc_port": "0", "use_layerwise": False}
         if role.name == "unified":
-            # The seed sets it where the pool stands alone, and leaves it out under MultiConnector (facts 1.2 rule 25).
+            # The seed sets it where the pool stands alone, and leaves it out under MultiConnector (launch facts 1.2 rule 25).
             extra["load_async"] = True
     elif layerwise is not None:
         extra = {"backend": "mooncake", "use_layerwise": True, "load_async": False}

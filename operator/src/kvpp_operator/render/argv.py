@@ -90,7 +90,7 @@ def node_flags(role: RolePlan, rank: int | None) -> Iterator[Token]:
 
 
 def graph_flags(role: RolePlan) -> Iterator[Token]:
-    """Always explicit: left alone, vLLM picks a full graph mode that KVPP refuses (launch facts rule 6)."""
+    """Always explicit: left alone, vLLM picks a full graph mode that KVPP refuses (launch facts 1.2 rule 6)."""
     mode = role.resolved.role.graph_mode
     if mode == "Eager":
         yield "--enforce-eager"

@@ -19,7 +19,7 @@ from kvpp_operator.render.tokens import PortRef
 EnvVars = list[dict[str, Any]]
 
 HCCL_CONNECT_LIMIT = 7200
-"""Upper end of HCCL_CONNECT_TIMEOUT, seconds (reference: Kubernetes page 2.5)."""
+"""Upper end of HCCL_CONNECT_TIMEOUT, seconds (launch facts 12.5)."""
 
 TRANSFER_TIMEOUT_MILLISECONDS = "10000"
 """3000 by default, too short under load; a pool's lease must stay above it (launch facts 11.1)."""

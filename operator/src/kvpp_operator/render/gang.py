@@ -1,8 +1,8 @@
 """`spec.gang`: one Volcano PodGroup for each engine, so that all its pods get nodes, or none does.
 
 One an engine, not one a deployment: half an engine holds NPUs for nothing, half a deployment serves. Ascend's annotations
-(`huawei.com/schedule_policy`, `sp-block`, …) belong on the PodGroup when somebody other than Volcano makes it (reference:
-"vLLM Ascend on real Kubernetes", 1.4). Volcano's controllers can't be had for tests: what is made here follows its API,
+(`huawei.com/schedule_policy`, `sp-block`, …) belong on the PodGroup when somebody other than Volcano makes it
+(MindCluster's page on Volcano). Volcano's controllers can't be had for tests: what is made here follows its API,
 scheduling.volcano.sh/v1beta1, and is checked for shape only.
 """
 

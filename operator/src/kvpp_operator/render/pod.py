@@ -1,4 +1,4 @@
-"""A role's engine → the pod of one node rank (reference: "vLLM Ascend on real Kubernetes", sections 2 and 3)."""
+"""A role's engine → the pod of one node rank (launch facts 12.2 to 12.4)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A role's engine → its workload: a Deployment of one pod, or a LeaderWorkerSet of one group over several nodes.
 
-One workload per engine, so that its kv ports are literal in its arguments (design 4.5).
+One workload per engine, so that its kv ports are literal in its arguments (ADR 4).
 """
 
 from __future__ import annotations

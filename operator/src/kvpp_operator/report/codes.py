@@ -67,7 +67,7 @@ CODES: tuple[Code, ...] = (
          "No node has as many NPUs free as one pod asks for.", "add nodes, free NPUs, or lower replicas",
          "Add nodes, free NPUs or lower `replicas`. Do nodes show the resource at all (`kubectl describe node`)? Its name is a "
          "matter of the device plugin: `accelerator.resourceName`, or the operator's configuration.",
-         "kube-scheduler; reference page, section 1.1"),
+         "kube-scheduler; launch facts 12.1"),
     Code("host-port-taken", "scheduling", r"didn't have free ports",
          "On the host network another pod holds a port that the engine would bind.", "see kvpp ports",
          "`kvpp ports` shows who holds what; engines of this operator never collide, so it is another pod's hostPort: list it in "
@@ -116,7 +116,7 @@ CODES: tuple[Code, ...] = (
          "The driver's libraries are not in the container: the node's runtime does not inject them.",
          "set accelerator.driverMounts: Host",
          "Where ascend-docker-runtime is not the node's default, set `accelerator.driverMounts: Host` (or `driverMounts` of the "
-         "operator's configuration), or a `runtimeClassName`.", "reference page, section 2.1"),
+         "operator's configuration), or a `runtimeClassName`.", "launch facts 12.2"),
     Code("set-device", "start", r"\b507033\b|Set visible device failed|aclrtSetDevice",
          "An NPU cannot be opened: device ids of the host used inside the container, or the NPU is held by another process.",
          "leave ASCEND_RT_VISIBLE_DEVICES to the device plugin",
@@ -126,12 +126,12 @@ CODES: tuple[Code, ...] = (
          "The container may not start threads: an old host's seccomp profile blocks clone3, or a limit on processes.",
          "seccompProfile Unconfined, or a higher pids limit",
          "Set `securityContext.seccompProfile.type: Unconfined` through `podTemplate`, or raise the kubelet's podPidsLimit.",
-         "reference page, section 2.3"),
+         "launch facts 12.4"),
     Code("memory-lock", "start", r"rtsHostRegister|memlock|RLIMIT_MEMLOCK",
          "Host memory cannot be registered for the NPU: the runtime limits locked memory.",
          "LimitMEMLOCK=infinity for containerd on the node",
          "Engines with KV transfer have the capability IPC_LOCK; the limit itself is the container runtime's: set "
-         "`LimitMEMLOCK=infinity` in its systemd unit.", "reference page, section 2.2; Mooncake #1854"),
+         "`LimitMEMLOCK=infinity` in its systemd unit.", "launch facts 12.3; Mooncake #1854"),
     Code("hub", "weights", r"(401|403) Client Error|GatedRepoError|RepositoryNotFoundError|LocalEntryNotFoundError|OfflineModeIsEnabled",
          "The model hub refuses the download, or cannot be reached.", "check repo, token and route to the hub",
          "Check `model.source`, the Secret of `tokenSecretRef`, and whether nodes reach the hub; a volume with the weights is the "
@@ -189,7 +189,7 @@ CODES: tuple[Code, ...] = (
     Code("pool-join", "pool", r"MMC_\w+|mmc[_-]local|MF_GROUP_JOIN|MOONCAKE_\w+|batch_put_session_start",
          "The engine cannot join the pool: service unreachable, file wrong, or the image's client too old.",
          "look at the pool's pods and condition",
-         "Look at the pool's pods; layerwise Mooncake needs a client that no released image has yet.", "launch facts 4.2, 11.1 Pools"),
+         "Look at the pool's pods; layerwise Mooncake needs a client that no released image has yet.", "launch facts 4.2, 11.1 (Pools)"),
     Code("engine-start", "start", r"Engine core initialization failed",
          "The engine did not come up; the cause stands further up in its log.", "kubectl logs --previous",
          "Read the log from the first ERROR on, of every pod of the engine.", "vLLM 0.30, v1/engine"),

@@ -49,7 +49,7 @@ class Policy:
     refusals: int = 2
     """So many refusals in a row are the end."""
     silent_seconds: float = 20.0
-    """A busy engine answers late: `/health` needs its API loop (Kubernetes page 3, probes)."""
+    """A busy engine answers late: `/health` needs its API loop (launch facts 10.1)."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def problems(resolved: Resolved) -> Iterator[tuple[Use, Problem, tuple[Remove, .
 
 SECRETS = ("--api-key", "--hf-token")
 HIDDEN = "(hidden)"
-"""What stands in a finding for a secret: findings go into status, events and logs (design 4.12)."""
+"""What stands in a finding for a secret: findings go into status, events and logs (SECURITY.md)."""
 
 
 def named(use: Use) -> str:
@@ -167,7 +167,7 @@ def flag_of_a_field(resolved: Resolved, _: World) -> Iterator[Fact]:
     "ARG005",
     severity="error",
     evidence="guide",
-    source="contract, extraArgs; design 4.5 and 4.8: nodes, ports and addresses are planned (docs/flags.md)",
+    source="contract, extraArgs: nodes, ports and addresses are planned (docs/flags.md)",
     message="{flag} is set by the operator: {why}.",
     fix="",
 )
@@ -190,7 +190,7 @@ LAYOUT = (
     "ARG008",
     severity="error",
     evidence="guide",
-    source="launch facts 11.1: V2 compares block lengths and tensor counts of both sides, and fails every transfer when they differ",
+    source="launch facts 11.1 (Cache layouts): V2 compares block lengths and tensor counts of both sides, and fails every transfer when they differ",
     message="{flag} changes the model, its dtype or the cache layout, and prefill and decode don't say the same; every hand-over "
     "fails.",
     fix="or set it for both in spec.engine.extraArgs",

@@ -86,7 +86,7 @@ def four_bit_indexer_without_effect(resolved: Resolved, _: World) -> Iterator[Fa
     "CACHE005",
     severity="error",
     evidence="guide",
-    source="launch facts 7.2 and 11.1: C8 is int8 on A2 and A3, fp8 on 950; V2 compares block lengths of both sides",
+    source="launch facts 7.2 and 11.1 (Cache layouts): C8 is int8 on A2 and A3, fp8 on 950; V2 compares block lengths of both sides",
     message="C8 is {prefill} on prefill's {prefill_chip} and {decode} on decode's {decode_chip}: the layouts differ "
     "and every "
     "hand-over fails.",

@@ -49,7 +49,7 @@ def no_room(resolved: Resolved, world: World) -> Iterator[Fact]:
     "PORT002",
     severity="error",
     evidence="guide",
-    source="design 4.8; launch facts 11.1, transport range; CANN environment reference, HCCL_IF_BASE_PORT",
+    source="docs/ports.md, Where blocks lie; launch facts 11.1 (Transport range); CANN environment reference, HCCL_IF_BASE_PORT",
     message="The pinned kv block lies where other ports are picked on every host: {why}.",
     fix="or pin a block in 22000-29999",
 )
@@ -97,7 +97,7 @@ def pin_meets_a_claim(resolved: Resolved, world: World) -> Iterator[Fact]:
     "PORT005",
     severity="warning",
     evidence="guide",
-    source="launch facts 2.2 and 11.1; Linux ip-sysctl, ip_local_port_range; kube-apiserver, service-node-port-range",
+    source="launch facts 2.2 and 11.1 (Transport range); Linux ip-sysctl, ip_local_port_range; kube-apiserver, service-node-port-range",
     message="The pinned kv block lies where other ports may be: {why}.",
     fix="or pin a block in 22000-29999",
 )

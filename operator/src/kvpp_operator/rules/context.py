@@ -10,7 +10,7 @@ from kvpp_operator.rules.speculative import drafting
 from kvpp_operator.rules.values import is_true, wins
 from kvpp_operator.world import World
 
-PCP_MANAGER = "vLLM Ascend 0.28 to 0.30, worker/v2/pcp_manager.py, validate_config; launch facts 11.1"
+PCP_MANAGER = "vLLM Ascend 0.28 to 0.30, worker/v2/pcp_manager.py, validate_config; launch facts 11.1 (PCP manager)"
 
 
 def with_context(resolved: Resolved) -> Iterator[tuple[ResolvedRole, str]]:
@@ -85,8 +85,9 @@ def graph_mode_unvalidated_with_context(resolved: Resolved, _: World) -> Iterato
     "PCP003",
     severity="error",
     evidence="check",
-    source="launch facts 1.2 rule 20: AscendConfig refuses DSA-CP with PCP, in every release",
-    message="DSA-CP (additionalConfig.enable_dsa_cp) and PCP exclude each other; the engine does not start with both.",
+    source="launch facts 1.2 rule 20: AscendConfig of 0.30 refuses DSA-CP with PCP, earlier releases warn and mix them",
+    message="DSA-CP (additionalConfig.enable_dsa_cp) and PCP exclude each other; the engine refuses both, or "
+    "before 0.30 starts with a mixture.",
     fix="or set prefillContext to 1",
 )
 def dsa_context_with_context(resolved: Resolved, _: World) -> Iterator[Fact]:
@@ -158,7 +159,7 @@ def context_with_transfer_before_its_release(resolved: Resolved, _: World) -> It
     severity="warning",
     evidence="guide",
     since="0.30.0rc1",
-    source="launch facts 1.2 rule 21 and 11.1: the guide of 0.30 excludes it, code and tests run it, the seed guide "
+    source="launch facts 1.2 rule 21 and 11.1 (PCP elsewhere): the guide of 0.30 excludes it, code and tests run it, the seed guide "
     "is silent",
     message="PCP together with {partner} runs in the engine's tests, but no guide lists it.",
     fix="",
@@ -181,7 +182,7 @@ def transferring(resolved: Resolved) -> Iterator[tuple[ResolvedRole, str, str]]:
     "PCP008",
     severity="warning",
     evidence="guide",
-    source="launch facts 1.2 rule 22 and 11.1: a unit test allows PCP with PP, the PP guide says no",
+    source="launch facts 1.2 rule 22 and 11.1 (PCP elsewhere): a unit test allows PCP with PP, the PP guide says no",
     message="PCP with pipeline parallelism: a unit test of the engine allows it, its PP guide says it is not "
     "supported.",
     fix="",

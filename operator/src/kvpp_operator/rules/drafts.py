@@ -101,7 +101,7 @@ def tokens_do_not_fit_mtp_layers(resolved: Resolved, _: World) -> Iterator[Fact]
     "SPEC010",
     severity="error",
     evidence="guide",
-    source="launch facts 11.1: decode needs every local layer on the producer, else its metadata is missing layers",
+    source="launch facts 11.1 (Draft layers): decode needs every local layer on the producer, else its metadata is missing layers",
     message="Decode drafts with {value}, but prefill does not: the draft's KV is missing on prefill and every "
     "hand-over fails.",
     fix="",

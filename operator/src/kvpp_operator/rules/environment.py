@@ -169,7 +169,7 @@ LAYOUT = ("VLLM_KV_CACHE_LAYOUT", "VLLM_MLA_DISABLE", "VLLM_ATTENTION_BACKEND", 
     "ENV006",
     severity="error",
     evidence="guide",
-    source="launch facts 11.1: prefill and decode must have one cache layout, else every transfer fails",
+    source="launch facts 11.1 (Cache layouts): prefill and decode must have one cache layout, else every transfer fails",
     message="{name} changes the KV cache and differs between prefill and decode; every hand-over fails.",
     fix="or set it the same for both in spec.engine.env",
 )
@@ -195,7 +195,7 @@ SECRETS = ("TOKEN", "PASSWORD", "SECRET", "API_KEY", "ACCESS_KEY")
     "ENV007",
     severity="warning",
     evidence="guide",
-    source="design 4.12: secrets only by reference",
+    source="SECURITY.md, Secrets: they are given by reference only",
     message="{value} looks like a secret and stands in the spec as plain text, readable to all who may read the "
     "object.",
     fix="with the name and key of your Secret",

@@ -11,7 +11,7 @@ from kvpp_operator.rules.fragments import entries, specs
 from kvpp_operator.rules.model import sources
 from kvpp_operator.world import World
 
-LIMITS = "design 4.12 and 13: hostPath and hostNetwork can be limited by the operator's allow-lists"
+LIMITS = "docs/install.md, config.allow: hostPath and hostNetwork can be limited by the operator's allow-lists"
 
 
 def is_below(path: str, prefixes: list[str]) -> bool:

@@ -1,7 +1,7 @@
 """Keys and values of memcache's configuration files.
 
 Source: the MetaService of memcache-hybrid 1.3.0 asked on loopback, key by key: an unknown key or a value out of bounds makes
-it print a line and *exit 0*, so a Deployment would loop in Completed (launch facts 4.2, EMP).
+it print a line and *exit 0*, so a Deployment would loop in Completed (launch facts 4.2).
 """
 
 from __future__ import annotations

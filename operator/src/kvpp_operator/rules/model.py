@@ -124,7 +124,7 @@ def attention_without_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="error",
     evidence="guide",
     validation="ci",
-    source=f"{SEED_MODELS}; launch facts 1.2 rules 1 and 3, 1.5 (model types)",
+    source=f"{SEED_MODELS}; launch facts 1.2 rules 1 and 3, 1.5",
     message="KVPP can't run {value}: {reason}. It needs a model with MLA or SFA attention in every layer.",
     fix="or serve an MLA or SFA model",
 )

@@ -90,7 +90,7 @@ def pins_overlap(resolved: Resolved, _: World) -> Iterator[Fact]:
     "NET004",
     severity="warning",
     evidence="guide",
-    source="launch facts 2.2 and 11.1: the transport and Mooncake pick ports in these ranges; contract, kv blocks",
+    source="launch facts 2.2 and 11.1 (Transport range): the transport and Mooncake pick ports in these ranges; contract, kv blocks",
     message="The block {block} lies in {range} ({name}): {harm}.",
     fix="or pin a block in {window}",
 )

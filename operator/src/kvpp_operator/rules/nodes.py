@@ -13,7 +13,7 @@ from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
 from kvpp_operator.rules.fragments import containers
 from kvpp_operator.world import World
 
-NODES = "design 4.5: nodes = ceil(world / devices per node), the world divides by them"
+NODES = "docs/nodes.md, NPUs of a pod: nodes = ceil(world / devices per node), the world divides by them"
 
 
 SIZES = ("pipeline", "data", "prefillContext", "tensor")
@@ -67,8 +67,7 @@ def ranks_do_not_divide_by_nodes(resolved: Resolved, _: World) -> Iterator[Fact]
     "NODE002",
     severity="error",
     evidence="guide",
-    source="reference: vLLM Ascend on real Kubernetes, section 0: MindCluster gives a pod of A3 one NPU or an even "
-    "number",
+    source="launch facts 12.1: MindCluster gives a pod of A3 one NPU or an even number",
     message="Each pod asks for {value} NPUs; on {chip} a part of a node is one NPU or an even number.",
     fix="",
 )
@@ -85,7 +84,8 @@ def odd_part_of_a_node(resolved: Resolved, _: World) -> Iterator[Fact]:
     "NODE003",
     severity="error",
     evidence="guide",
-    source="design 4.5: a DP replica lies inside a node or on whole nodes; vLLM 0.30 infers its ranks from nnodes",
+    source="docs/nodes.md, NPUs of a pod: a DP replica lies inside a node or on whole nodes; vLLM 0.30 "
+    "infers its ranks from nnodes",
     message="A DP replica of {replica} ranks neither fits whole into a pod of {per_pod} NPUs nor fills whole pods.",
     fix="",
 )
@@ -101,7 +101,8 @@ def replica_across_a_node_boundary(resolved: Resolved, _: World) -> Iterator[Fac
     "NODE004",
     severity="warning",
     evidence="guide",
-    source="launch facts 6.1: keep TP inside a node and PP between nodes; 11.1: the KVPP broadcast then crosses nodes",
+    source="launch facts 6.1: keep TP inside a node and PP between nodes; launch facts 11.1 (TP over nodes): "
+    "the KVPP broadcast then crosses nodes",
     message="A group of {group} TP x PCP ranks does not fit into one node of {per_node} NPUs: each layer's traffic, "
     "the "
     "KVPP broadcast included, crosses nodes.",
@@ -136,7 +137,7 @@ def pipeline_and_data_across_nodes(resolved: Resolved, _: World) -> Iterator[Fac
     "NODE006",
     severity="warning",
     evidence="guide",
-    source="reference: vLLM Ascend on real Kubernetes, section 2.1: an instance of several pods takes whole nodes",
+    source="launch facts 12.1: an instance of several pods takes whole nodes",
     message="Each of {nodes} pods asks for {value} of a node's {per_node} NPUs; schedulers for Ascend expect whole "
     "nodes there.",
     fix="",
@@ -203,7 +204,7 @@ def roles_on_different_fabrics(resolved: Resolved, _: World) -> Iterator[Fact]:
     "NODE009",
     severity="warning",
     evidence="guide",
-    source="reference: vLLM Ascend on real Kubernetes, 2.3 and 10: the pool guide starts 950 containers privileged; nobody "
+    source="launch facts 12.4: the pool guide starts 950 containers privileged; nobody "
     "has shown /dev/ummu and /dev/uburma at work without",
     message="Engines on {value} join the pool unprivileged, which is not verified: only privileged examples are published.",
     fix="or say securityContext.privileged of container vllm in podTemplate, either way",

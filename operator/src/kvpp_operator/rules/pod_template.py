@@ -13,7 +13,7 @@ from kvpp_operator.rules.environment import places
 from kvpp_operator.rules.fragments import containers, entries, metadata, specs
 from kvpp_operator.world import World
 
-CONTRACT = "contract, podTemplate; design 4.12: command, args and what fields own are refused in the engine's pods"
+CONTRACT = "contract, podTemplate (docs/nodes.md): command, args and what fields own are refused in the engine's pods"
 KEYED_LISTS = ("containers", "initContainers", "volumes", "tolerations", "imagePullSecrets", "hostAliases")
 NAMED_LISTS = ("containers", "initContainers", "volumes", "imagePullSecrets")
 

@@ -90,8 +90,8 @@ def partial_chunks_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     "POOL022",
     severity="error",
     evidence="guide",
-    source=f"{SEED_MEMCACHE}: consumer write-back is not supported with KVPP; launch facts 1.2 rule 26 and 11.1: "
-    "with any pool",
+    source=f"{SEED_MEMCACHE}: consumer write-back is not supported with KVPP; launch facts 1.2 rule 26 and 11.1 (KV "
+    "events and write-back): with any pool",
     message="{key} lets decode work on the pool; consumer write-back is not supported with KVPP, on any role.",
     fix="",
 )
@@ -110,8 +110,7 @@ def write_back_with_kvpp(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="warning",
     evidence="guide",
     source=f"{SEED_MEMCACHE}: the example loads asynchronously, whole blocks; guides of 0.28 to 0.30 require it; "
-    "launch facts "
-    "1.2 rule 25",
+    "launch facts 1.2 rule 25",
     message="Guides show the memcache pool with load_async true only; nobody has validated false with KVPP.",
     fix="",
 )

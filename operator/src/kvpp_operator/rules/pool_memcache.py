@@ -150,7 +150,7 @@ def device_protocols(chip: str, interconnect: str) -> tuple[str, ...]:
     "POOL035",
     severity="error",
     evidence="guide",
-    source="launch facts 4.2: device_rdma on A2, device_sdma on A3, device_urma or device_uboe on 950; 11.1: "
+    source="launch facts 4.2: device_rdma on A2, device_sdma on A3, device_urma or device_uboe on 950; launch facts 11.1 (Pools): "
     "device_sdma is wrong "
     "over RoCE",
     message="{value} is no protocol of {fabric}; there it is {legal}, or one of the host's.",

@@ -192,7 +192,7 @@ def layerwise_with_context_parallelism(resolved: Resolved, _: World) -> Iterator
     "POOL009",
     severity="warning",
     evidence="guide",
-    source=f"{SEED_LAYERWISE}: PP was not part of its validation; launch facts 11.1",
+    source=f"{SEED_LAYERWISE}: PP was not part of its validation; launch facts 11.1 (Layerwise with PP)",
     message="The layerwise Mooncake pool with pipeline parallelism is not validated.",
     fix="",
 )

@@ -116,7 +116,8 @@ def dynamic_drafts_by_key(resolved: Resolved, _: World) -> Iterator[Fact]:
     "POOL029",
     severity="error",
     evidence="guide",
-    source="seed guide, Memcache Pooling: KV events are not supported with KVPP; launch facts 1.2 rule 26 and 11.1: with any pool",
+    source="seed guide, Memcache Pooling: KV events are not supported with KVPP; launch facts 1.2 rule 26 and "
+    "11.1 (KV events and write-back): with any pool",
     message="KV events are not supported with a pool of KVPP roles.",
     fix="",
 )
@@ -170,7 +171,7 @@ def elastic_without_balancing(resolved: Resolved, _: World) -> Iterator[Fact]:
     "PCP010",
     severity="error",
     evidence="guide",
-    source="vLLM Ascend 0.28 to 0.30, worker/v2/pcp_manager.py: LoRA is not supported yet; launch facts 11.1",
+    source="vLLM Ascend 0.28 to 0.30, worker/v2/pcp_manager.py: LoRA is not supported yet; launch facts 11.1 (PCP manager)",
     message="PCP does not take LoRA adapters.",
     fix="or set prefillContext to 1",
 )

@@ -30,7 +30,7 @@ def part_is_on(role: ResolvedRole, *keys: str) -> Place | None:
     "SCHED001",
     severity="error",
     evidence="guide",
-    source="launch facts 1.2 rule 36 and 11.1: recompute_scheduler_enable is for kv_consumer only",
+    source="launch facts 1.2 rule 36 and 11.1 (Recompute): recompute_scheduler_enable is for kv_consumer only",
     message="The recompute scheduler is for decode only; on {role} the engine refuses or drops it.",
     fix="and set it in spec.decode.additionalConfig where you need it",
 )
@@ -189,7 +189,7 @@ def dynamic_balancing(role: ResolvedRole) -> Place | None:
     "SCHED008",
     severity="error",
     evidence="check",
-    source="launch facts 11.1: dynamic EPLB without DYNAMIC_EPLB=true in the environment asserts at start",
+    source="launch facts 11.1 (Dynamic EPLB): dynamic EPLB without DYNAMIC_EPLB=true in the environment asserts at start",
     message="Dynamic expert load balancing needs DYNAMIC_EPLB=true in the environment; without it the engine asserts "
     "at start.",
     fix="",

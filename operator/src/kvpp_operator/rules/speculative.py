@@ -56,7 +56,7 @@ def eagle3_before_its_release(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="warning",
     evidence="guide",
     since="latest",
-    source=f"{SEED}: names MTP, DSpark and Eagle3; launch facts 11.1: DFlash is accepted with a warning",
+    source=f"{SEED}: names MTP, DSpark and Eagle3; launch facts 11.1 (DFlash): it is accepted with a warning",
     message="DFlash with KVPP is not among the methods that the guide names; nobody has validated it.",
     fix="",
 )

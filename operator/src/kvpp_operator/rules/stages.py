@@ -98,8 +98,8 @@ def more_stages_than_layers(resolved: Resolved, _: World) -> Iterator[Fact]:
     severity="warning",
     evidence="guide",
     validation="seed",
-    source="seed guide, Supported Features, PP: see the PP guide for the current output-mismatch caveat; launch "
-    "facts 6.2",
+    source="seed guide, Supported Features, PP: see the PP guide for the current output-mismatch caveat; "
+    "launch facts 6.2",
     message="KVPP with pipeline parallelism has an open issue: now and then an output mismatch in the end-to-end test.",
     fix="or compare outputs with KVPP on and off before relying on them",
 )

@@ -130,7 +130,7 @@ def priorities(resolved: Resolved) -> Iterator[tuple[str, dict[str, Any]]]:
     "ROUTER001",
     severity="warning",
     evidence="guide",
-    source="launch facts 5.2 and 11.1: only the engine's own proxy repeats a request that decode ends as recomputed",
+    source="launch facts 5.2 and 11.1 (Recompute): only the engine's own proxy repeats a request that decode ends as recomputed",
     message="Decode may end a request as recomputed, and only the Proxy router sends it to prefill again; with "
     "{value} the "
     "client gets a cut answer.",
@@ -150,7 +150,7 @@ def router_ignores_recomputed(resolved: Resolved, _: World) -> Iterator[Fact]:
     "ROUTER002",
     severity="error",
     evidence="guide",
-    source="launch facts 11.1: kthena's workloadPort is one number, engines on the host network have API ports of "
+    source="launch facts 11.1 (kthena): kthena's workloadPort is one number, engines on the host network have API ports of "
     "their own",
     message="kthena knows one port for all engines, but on the host network every engine has an API port of its own.",
     fix="or leave networking.hostNetwork out",

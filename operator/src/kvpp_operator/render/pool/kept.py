@@ -1,6 +1,6 @@
 """A pool's own objects as they run, kept in a ControllerRevision of their own.
 
-A MetaService that starts anew has forgotten every block. So what runs, runs on (design 4.3): a newer operator, whose render
+A MetaService that starts anew has forgotten every block. So what runs, runs on (ADR 5): a newer operator, whose render
 may differ, applies what is kept until the *user* changes what the service is made of. Engines of an older revision keep the
 pool of their layout until they are gone.
 """
