@@ -23,7 +23,7 @@ VARIABLES = ("POD_NAME", "POD_NAMESPACE", "VLLM_API_KEY", "OPENAI_API_KEY", "PYT
     "ROUTER003",
     severity="error",
     evidence="guide",
-    source="design 4.10 and 4.12: the agent is the only listener and asks for the API key; podTemplate can't change that",
+    source="docs/router.md: the agent is the only listener and asks for the API key; podTemplate can't change that",
     message="{key} of the router's pods is the operator's: the agent is their only way in, and the operator knows its "
     "command line.",
     fix="",
