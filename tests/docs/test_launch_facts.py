@@ -22,11 +22,11 @@ ENDINGS = {".py", ".md", ".in", ".yaml", ".tpl"}
 POINT = r"(\d+(?:\.\d+)?)(?: rules? (\d+(?![.\d])(?:(?:, | and )\d+(?![.\d]))*)|,? \(([^()]+)\)|, row ([^,:;.()]+?)(?=[,:;.)]|$))?"
 CITATION = re.compile(rf"launch facts {POINT}(?:(?:, and |, | and | to ){POINT})*")
 
-SOURCES = {
+SOURCES: dict[str, str] = {
     **{rule.id: rule.source for rule in RULES},
     **{code.name: code.source for code in CODES},
     **{model.name: model.source for model in PROFILES},
-    **{chip.name: chip.source for chip in CHIPS},
+    **{str(chip.name): chip.source for chip in CHIPS},
     **{reserved.name: reserved.source for reserved in RESERVED},
 }
 
