@@ -78,3 +78,4 @@ lock: setup ## Pin the newest dependencies
 	@pip install --quiet uv
 	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -U -o requirements.lock -q
 	@uv pip compile pyproject.toml requirements-dev.in --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -c requirements.lock -U -o requirements-dev.lock -q
+	@uv pip compile images/router/requirements.in --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -U -o images/router/requirements.lock -q

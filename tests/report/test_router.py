@@ -8,7 +8,7 @@ import pytest
 
 from kvpp_operator import names
 from kvpp_operator.manifest import Manifest, key_of
-from kvpp_operator.report.router import PodReport, RouterState, parse, router_state, router_workload
+from kvpp_operator.report.router import PodReport, RouterState, parse, router_state, router_workload, stale
 from kvpp_operator.router.members import Member
 from kvpp_operator.router.standing import Reason, Report, Standing
 
@@ -42,6 +42,14 @@ def said(reason: Reason = Reason.SERVING, message: str = "", members: frozenset[
 def state(pods: list[Manifest], *things: Manifest, **data: str) -> RouterState:
     owned = [LIVE, SERVICE, thing("ConfigMap", data={name.replace("_", "-"): text for name, text in data.items()})]
     return router_state(WISHED, {key_of(one): one for one in (*owned, *things)}, pods)
+
+
+@pytest.mark.parametrize(("gone", "taken"), [(32, 0), (33, 33)])
+def test_what_killed_pods_left_is_taken_away_when_it_is_much(gone: int, taken: int) -> None:
+    config = thing("ConfigMap", data={name: said() for name in ("a", *(f"gone-{number:02}" for number in range(gone)))})
+    found = stale(config, [pod("a")])
+    assert (len(found), "a" in found) == (taken, False)
+    assert stale({}, []) == []
 
 
 def test_what_an_agent_writes_is_understood() -> None:

@@ -15,6 +15,7 @@ from kvpp_operator.cluster.transport import NO_SUCH_API, ClusterError
 from kvpp_operator.controller.claims import Claims
 from kvpp_operator.controller.engines import explain, release
 from kvpp_operator.controller.gather import gather
+from kvpp_operator.controller.routers import tidy
 from kvpp_operator.decide import Decision, surviving
 from kvpp_operator.manifest import Owner, key_of
 from kvpp_operator.pipeline import stored_revisions
@@ -64,6 +65,8 @@ class Reconciler:
         wanted = status(report, body.get("status") or {}, self.clock())
         if await apply_status(cluster, cache, body, wanted):
             await self.announce(cluster, body, wanted)
+        if report.router is not None:
+            await tidy(cluster, cache, key)
         if problem is not None:
             raise problem  # the queue comes back with growing delays
         return sooner(

@@ -16,6 +16,9 @@ from kvpp_operator.manifest import Key, Manifest, key_of
 from kvpp_operator.report.engines import pod_is_ready
 from kvpp_operator.report.why import Rank, why_not
 
+STALE_KEYS = 32
+"""Half a kilobyte each."""
+
 SILENT = "Starting: no router pod has said anything yet"
 
 
@@ -89,6 +92,13 @@ def router_state(workload: Manifest, owned: Mapping[Key, Manifest], pods: Iterab
         reports=tuple(report for report in reports if report is not None),
         obstacle=obstacle(live, waiting, told) if waiting or len(staying) < wanted else "",
     )
+
+
+def stale(config: Manifest, pods: Iterable[Manifest]) -> list[str]:
+    """Keys of a router's ConfigMap whose pods are gone, if there are more than a rollout leaves; else none."""
+    there = {pod["metadata"]["name"] for pod in pods}
+    left = sorted(name for name in config.get("data") or {} if name not in there)
+    return left if len(left) > STALE_KEYS else []
 
 
 def parse(text: str) -> PodReport | None:
