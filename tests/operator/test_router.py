@@ -134,3 +134,13 @@ def test_a_cluster_without_kthena_is_told_so(user: Cluster, operator: Operator) 
     user.apply(specs.deployment(specs.DISAGGREGATED, router={"type": "Kthena"}))
     missing = user.wait("demo", "Applied", "False")
     assert (missing["reason"], "kthena" in missing["message"]) == ("MissingApi", True)
+
+
+def test_words_of_pods_that_were_killed_do_not_pile_up(user: Cluster, operator: Operator) -> None:
+    user.apply(specs.deployment(specs.DISAGGREGATED))
+    user.wait("demo", "Ready")
+    [pod] = [pod["metadata"]["name"] for pod in router_pods(user)]
+    text = Report(Standing(Reason.SERVING), "r0", frozenset(), "seen").text()
+    data = {name: text for name in (pod, *(f"gone-{number}" for number in range(40)))}
+    user.kubectl("patch", "configmap", "demo-router", "--type=merge", "-p", json.dumps({"data": data}))
+    eventually(lambda: set(user.get("configmap", "demo-router")["data"]) == {pod})
