@@ -141,6 +141,6 @@ def test_words_of_pods_that_were_killed_do_not_pile_up(user: Cluster, operator: 
     user.wait("demo", "Ready")
     [pod] = [pod["metadata"]["name"] for pod in router_pods(user)]
     text = Report(Standing(Reason.SERVING), "r0", frozenset(), "seen").text()
-    data = {name: text for name in (pod, *(f"gone-{number}" for number in range(40)))}
+    data = dict.fromkeys((pod, *(f"gone-{number}" for number in range(40))), text)
     user.kubectl("patch", "configmap", "demo-router", "--type=merge", "-p", json.dumps({"data": data}))
     eventually(lambda: set(user.get("configmap", "demo-router")["data"]) == {pod})

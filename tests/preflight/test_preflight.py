@@ -84,3 +84,5 @@ def test_a_pod_that_does_not_run_is_told_in_the_schedulers_words(user: Cluster) 
 def test_nowhere_to_look_is_2(user: Cluster) -> None:
     assert preflight(user, accelerator__resourceName="example.com/none").exit_code == 2
     assert preflight(user, unified__replicas=0).exit_code == 2
+    unknown = preflight(user, "--node", "nowhere")
+    assert (unknown.exit_code, unknown.stderr) == (2, "kvpp: there is no node nowhere\n")

@@ -38,9 +38,11 @@ def ask(batch: Batch, nodes: Sequence[str], *, npus: int, seconds: int) -> list[
         answers = asyncio.run(run())
     except (ClusterError, KubeconfigError) as problem:
         usage_error(f"the cluster can't be asked: {problem}")
+    except LookupError as problem:
+        usage_error(str(problem))
     if not answers:
         wanted = ", ".join(sorted({target.resource for target in tried}))
-        usage_error(f"no node {'of these ' if nodes else ''}offers {wanted}")
+        usage_error(f"no node offers {wanted}")
     return answers
 
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvpp_operator.cluster.client import Conflict
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.manifest import KIND_OF, PODS, Manifest, key_of
 from kvpp_operator.preflight.job import LABEL, Target, job, script
 from kvpp_operator.preflight.probe import Result
+from kvpp_operator.report.engines import TELLING
 from kvpp_operator.report.why import Rank, Word, why_not
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 PROBE = Path(__file__).with_name("probe.py")
 NODES = KIND_OF["v1", "Node"]
 EVENTS = KIND_OF["events.k8s.io/v1", "Event"]
+OF_JOB = "batch.kubernetes.io/job-name"
 LOOK_SECONDS = 1.0
 PATIENCE_SECONDS = 45.0
 """For a pod that can't be scheduled, or whose volumes or image can't be had: such trouble may pass, but rarely does."""
@@ -44,79 +48,97 @@ class Answer:
 
 
 async def nodes_with(cluster: Cluster, resources: Iterable[str], named: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Node → which of the resources it offers; of all nodes, or of those named."""
+    """Node → which of the resources it offers; of all nodes that offer any, or of those named. `LookupError` names an unknown one."""
     wanted = frozenset(resources)
     found: dict[str, frozenset[str]] = {}
     async for node in cluster.list(NODES):
-        name, offered = node["metadata"]["name"], node.get("status", {}).get("allocatable", {})
-        has = frozenset(resource for resource in wanted if offered.get(resource, "0") != "0")
-        if (not named or name in named) and (has or name in named):
-            found[name] = has
-    return found
+        offered = node.get("status", {}).get("allocatable", {})
+        found[node["metadata"]["name"]] = frozenset(one for one in wanted if offered.get(one, "0") != "0")
+    if unknown := sorted(set(named) - found.keys()):
+        raise LookupError(f"there is no node {', '.join(unknown)}")
+    return {name: found[name] for name in sorted(found) if (name in named if named else found[name])}
 
 
 async def preflight(
     cluster: Cluster, targets: Sequence[Target], named: Sequence[str], run: str, *, npus: int, seconds: int,
     started: Callable[[int], None],
 ) -> list[Answer]:  # fmt: skip
-    """Try every target on every node that has its resource. Raises `ClusterError` when a Job can't be made."""
+    """Try every target on every node. Raises `LookupError` for an unknown node, `ClusterError` when a Job can't be made."""
     nodes = await nodes_with(cluster, {target.resource for target in targets}, named)
-    asked = {
-        key_of(made).name: (target, node, made)
-        for target in targets
-        for node, has in sorted(nodes.items())
-        if target.resource in has
-        for made in (job(target, node, run, npus=npus, seconds=seconds),)
-    }
-    without = [
-        Answer(target, node, (Result("devices", "error", f"the node offers no {target.resource}", "look at its device plugin"),))
-        for target in targets
-        for node, has in sorted(nodes.items())
-        if target.resource not in has and node in named
-    ]  # fmt: skip
-    objects = [*(script(namespace, run, PROBE.read_text("utf-8")) for namespace in sorted({t.namespace for t in targets})),
-               *(made for _, _, made in asked.values())]  # fmt: skip
-    made: list[Manifest] = []
+    tries = [
+        Try(target, node, job(target, node, run, npus=npus, seconds=seconds)) for target in targets for node in nodes
+    ]
+    possible = [one for one in tries if one.target.resource in nodes[one.node]]
+    namespaces = sorted({one.target.namespace for one in possible})
+    text = PROBE.read_text("utf-8")
+    async with made(cluster, [*(script(name, run, text) for name in namespaces), *(one.job for one in possible)]):
+        started(len(possible))
+        told = await answers(cluster, [one.job for one in possible], run, seconds)
+    return [Answer(one.target, one.node, told.get(one.name) or nothing_offered(one.target)) for one in tries]
+
+
+class Try(NamedTuple):
+    """A target on a node."""
+
+    target: Target
+    node: str
+    job: Manifest
+
+    @property
+    def name(self) -> str:
+        return key_of(self.job).name
+
+
+def nothing_offered(target: Target) -> tuple[Result, ...]:
+    words = f"the node offers no {target.resource}"
+    return (Result("devices", "error", words, "look at its device plugin, or set accelerator.resourceName"),)
+
+
+@asynccontextmanager
+async def made(cluster: Cluster, manifests: Iterable[Manifest]) -> AsyncIterator[None]:
+    """Objects that are there inside, and gone afterwards, also after Ctrl-C. What can't be deleted goes by its own time limit."""
+    there: list[Manifest] = []
     try:
-        for one in objects:
-            created = await cluster.create(one)
+        for manifest in manifests:
+            created = await cluster.create(manifest)
             if isinstance(created, Conflict):
-                raise ClusterError(409, "AlreadyExists", created.message)
-            made.append(created)
-        started(len(asked))
-        results = await answers(cluster, [one for _, _, one in asked.values()], run, seconds)
-        return [*without, *(Answer(target, node, results[name]) for name, (target, node, _) in asked.items())]
+                raise ClusterError(HTTPStatus.CONFLICT, "AlreadyExists", created.message)
+            there.append(created)
+        yield
     finally:
-        # Also after Ctrl-C, and one that can't be deleted keeps no other: what is left goes by its own time limit.
-        deletions = (cluster.delete(key_of(one), uid=one["metadata"]["uid"]) for one in reversed(made))
+        deletions = (cluster.delete(key_of(one), uid=one["metadata"]["uid"]) for one in reversed(there))
         await asyncio.shield(asyncio.gather(*deletions, return_exceptions=True))
 
 
 async def answers(cluster: Cluster, jobs: Sequence[Manifest], run: str, seconds: int) -> dict[str, tuple[Result, ...]]:
     """By the Job's name, once each has ended, is in trouble for a while, or has had its time."""
     found: dict[str, tuple[Result, ...]] = {}
-    since: dict[str, float] = {}
+    well_at: dict[str, float] = {}
     deadline = time.monotonic() + seconds
-    while len(found) < len(jobs):
-        pods: dict[str, list[Manifest]] = {}
-        for namespace in {one["metadata"]["namespace"] for one in jobs}:
-            async for pod in cluster.list(PODS, namespace=namespace, labels=f"{LABEL}={run}"):
-                pods.setdefault(pod["metadata"]["labels"].get("batch.kubernetes.io/job-name", ""), []).append(pod)
-        for one in jobs:
-            name = one["metadata"]["name"]
-            if name in found:
-                continue
-            now, mine = time.monotonic(), pods.get(name, [])
+    while waiting := [one for one in jobs if key_of(one).name not in found]:
+        pods = await pods_by_job(cluster, {key_of(one).namespace for one in waiting}, run)
+        for one in waiting:
+            name, now = key_of(one).name, time.monotonic()
+            mine = pods.get(name, [])
             if (said := ended(mine)) is not None:
                 found[name] = said
                 continue
             word = await in_words(cluster, one, mine)
-            since[name] = since.get(name, now) if word.rank in TROUBLES else now
-            if now - since[name] > PATIENCE_SECONDS or now > deadline:
+            if word.rank not in TROUBLES or name not in well_at:
+                well_at[name] = now
+            if now - well_at[name] > PATIENCE_SECONDS or now > deadline:
                 found[name] = (
-                    Result("pod", "error", word.text, "see the events of the node's pod; nothing was looked at"),
+                    Result("pod", "error", word.text, "nothing was looked at: the engine's pod would not start either"),
                 )
         await asyncio.sleep(LOOK_SECONDS)
+    return found
+
+
+async def pods_by_job(cluster: Cluster, namespaces: Iterable[str], run: str) -> dict[str, list[Manifest]]:
+    found: dict[str, list[Manifest]] = {}
+    for namespace in namespaces:
+        async for pod in cluster.list(PODS, namespace=namespace, labels=f"{LABEL}={run}"):
+            found.setdefault(pod["metadata"]["labels"].get(OF_JOB, ""), []).append(pod)
     return found
 
 
@@ -139,16 +161,11 @@ def parse(over: dict[str, Any]) -> tuple[Result, ...]:
 
 
 async def in_words(cluster: Cluster, one: Manifest, pods: list[Manifest]) -> Word:
+    """What holds a Job's pod up; why a volume can't be mounted only events say."""
     told = {}
     for name in (pod["metadata"]["name"] for pod in pods):
-        namespace = one["metadata"]["namespace"]
         fields = f"regarding.name={name},type=Warning"
-        events = [event async for event in cluster.list(EVENTS, namespace=namespace, fields=fields)]
-        telling = [
-            event
-            for event in events
-            if event.get("reason") in ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
-        ]
-        if telling:
+        events = [event async for event in cluster.list(EVENTS, namespace=key_of(one).namespace, fields=fields)]
+        if telling := [event for event in events if event.get("reason") in TELLING]:
             told[name] = f"{telling[-1]['reason']}: {telling[-1].get('note', '')}"
     return why_not(one, pods, 1, told)
