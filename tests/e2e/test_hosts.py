@@ -25,7 +25,12 @@ def test_a_pod_resolves_names_logs_and_lets_us_in(place: Place) -> None:
         "command": ["python3", "-c", RESOLVE],
         "securityContext": RESTRICTED,
     }
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "probe"}, "spec": {"containers": [container]}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "probe"},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
     with place.namespace("hosts") as namespace:
         place.apply(pod, namespace=namespace)
         kubectl = place.cluster.kubectl

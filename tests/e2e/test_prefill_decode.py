@@ -130,7 +130,8 @@ async def test_without_an_operator_traffic_goes_on_and_a_dead_engine_leaves(
         assert took < 5
     finally:
         operated.scale_operator(1)
-    operated.until_ready(served, NAME, seconds=90)
+    await until_members(operated, served, NAME, {"prefill": 2, "decode": 1}, seconds=60)
+    operated.until_ready(served, NAME, seconds=60)
 
 
 def test_engines_outlive_an_operator_of_another_image(operated: Place, served: str) -> None:
