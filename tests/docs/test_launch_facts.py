@@ -20,7 +20,7 @@ FOLDERS = ("operator", "conformance", "devcluster", "images", "tests", "docs", "
 ENDINGS = {".py", ".md", ".in", ".yaml", ".tpl"}
 
 POINT = r"(\d+(?:\.\d+)?)(?: rules? (\d+(?![.\d])(?:(?:, | and )\d+(?![.\d]))*)|,? \(([^()]+)\)|, row ([^,:;.()]+?)(?=[,:;.)]|$))?"
-CITATION = re.compile(rf"launch facts {POINT}(?:(?:, and |, | and | to ){POINT})*")
+CITATION = re.compile(rf"[Ll]aunch facts {POINT}(?:(?:, and |, | and | to ){POINT})*")
 
 SOURCES: dict[str, str] = {
     **{rule.id: rule.source for rule in RULES},
@@ -91,7 +91,7 @@ def test_sources_are_on_the_page(name: str) -> None:
 @pytest.mark.parametrize("name", SOURCES)
 def test_sources_can_be_followed(name: str) -> None:
     """No number without the name of its page, no page that is not here, and one word for each."""
-    assert not re.search(r"(?<!launch )facts \d|(?:^|; )(?:[1-9]\d?\.\d|design\b|reference\b)", SOURCES[name])
+    assert not re.search(r"(?<![Ll]aunch )[Ff]acts \d|(?:^|; )(?:[1-9]\d?\.\d|design\b|reference\b)", SOURCES[name])
     pages = re.findall(r"\b(?:docs/)?[\w-]+\.md\b", SOURCES[name])
     assert [page for page in pages if page != "pipeline_parallel.md" and not (ROOT / page).exists()] == []
 

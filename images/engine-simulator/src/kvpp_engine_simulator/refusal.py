@@ -1,6 +1,7 @@
 """What the engine's start-up code says no to.
 
-Most of it is the operator's own rules with evidence `parser` or `check`, asked about the command line (`document`).
+Most of it is the operator's own rules with evidence `parser` or `check`, asked about the command line (`document`), and those
+that the engine finds out while it builds the model.
 What a KVPPDeployment has no words for, because the operator never renders it, stands here with its source.
 """
 
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
     from kvpp_engine_simulator.arguments import EngineArguments
     from kvpp_engine_simulator.settings import Settings
 
-ENGINE_RULES = tuple(rule for rule in RULES if rule.evidence in ("parser", "check") and rule.severity == "error")
+WHILE_LOADING = ("MODEL005", "PAR007", "PAR008", "PAR009")
+"""Evidence `guide`, because nothing but an NPU runs that code (launch facts 1.2 rules 1 and 3, 6.2)."""
 
+ENGINE_RULES = tuple(
+    rule
+    for rule in RULES
+    if rule.severity == "error" and (rule.evidence in ("parser", "check") or rule.id in WHILE_LOADING)
+)
 
 PARSER_EXIT_CODE = 2
 """argparse's."""
@@ -70,7 +77,7 @@ def refusals(arguments: EngineArguments, settings: Settings, env: Mapping[str, s
 
 
 def topology(arguments: EngineArguments) -> Iterator[str]:
-    """Facts 6.1: vLLM 0.30 ParallelConfig."""
+    """Launch facts 6.1: vLLM 0.30 ParallelConfig."""
     parallel = arguments.parallel
     if parallel.world % parallel.nodes:
         yield f"world_size {parallel.world} must be divisible by nnodes {parallel.nodes}"
@@ -81,7 +88,7 @@ def topology(arguments: EngineArguments) -> Iterator[str]:
 
 
 def connector_refusals(arguments: EngineArguments, settings: Settings) -> Iterator[str]:
-    """Facts 1.2, rules 12 to 16: the connector beside KVPP, and MooncakeConnectorV2 by itself."""
+    """Launch facts 1.2 rules 12, 13, 14, 15 and 16: the connector beside KVPP, and MooncakeConnectorV2 by itself."""
     config = arguments.kv_transfer
     if config is None:
         return
@@ -100,7 +107,7 @@ def connector_refusals(arguments: EngineArguments, settings: Settings) -> Iterat
 
 
 def other(arguments: EngineArguments, env: Mapping[str, str]) -> Iterator[str]:
-    """Facts 1.2, rules 8 and 18."""
+    """Launch facts 1.2 rules 8 and 18."""
     if arguments.parallel.prefill_context > 1 and env.get("VLLM_USE_V2_MODEL_RUNNER", "0") != "1":
         yield (
             "PCP (Prefill Context Parallelism) is not supported by vLLM Ascend. "
