@@ -29,6 +29,7 @@ EVERYTHING: dict[str, Any] = {
     "imagePullSecrets": [{"name": "pull"}],
     "config": {
         "imageRepository": "registry.example/ascend/vllm-ascend",
+        "poolImage": "registry.example/kvpp-pool:0.1.0",
         "chips": {"950DT": {"resourceName": "example.com/npu", "devicesPerNode": 4, "interconnect": "UBoE"}},
         "driverMounts": "Host",
         "kvPorts": {"first": 24000, "last": 25999},

@@ -6,11 +6,12 @@ import copy
 import itertools
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvpp_operator import names
-from kvpp_operator.cluster.cache import TOMBSTONES, Cache
+from kvpp_operator.cluster.cache import TOMBSTONES, Cache, is_renewal
 from kvpp_operator.manifest import API_VERSION, KIND, DeploymentKey, Key, Manifest, Owner, key_of
 
 GLM = DeploymentKey("team-a", "glm")
@@ -36,7 +37,38 @@ def pod(**labels: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": "Running"}}
 
 
+def lease(version: int, duration: int = 10, uid: str = "l", **held: Any) -> Manifest:
+    spec = {"leaseDurationSeconds": duration, **held}
+    return {
+        **child("pool", uid=uid, version=version),
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "spec": spec,
+    }
+
+
 SETTINGS = key_of(child())
+
+
+@pytest.mark.parametrize(
+    ("now", "is_one"),
+    [
+        (lease(2, renewTime="2026-01-01T00:00:03.000000Z"), True),
+        (lease(2, holderIdentity="pod-1"), True),
+        (lease(2, duration=15), False),
+        (lease(2, uid="another"), False),
+        (None, False),
+    ],
+)
+def test_a_renewal_is_told_from_news(now: Manifest | None, *, is_one: bool) -> None:
+    cache = Cache()
+    cache.put(lease(1, renewTime="2026-01-01T00:00:00.000000Z"))
+    before = cache.entry(key_of(lease(1)))
+    if now is None:
+        cache.drop(key_of(lease(1)), uid="l")
+    else:
+        cache.put(now)
+    assert is_renewal(before, cache.entry(key_of(lease(1)))) is is_one
 
 
 class TestContent:
@@ -66,6 +98,12 @@ class TestContent:
         (reduced,) = cache.pods(GLM)
         assert reduced["spec"] == {"nodeName": "n1", "containers": [{"name": "vllm"}]}
         assert reduced["status"] == {"phase": "Running"}
+
+    def test_of_a_lease_stays_what_we_wish(self) -> None:
+        cache = Cache()
+        cache.put(lease(1, renewTime="2026-01-01T00:00:00.000000Z", holderIdentity="pod-0"))
+        found = cache.get(key_of(lease(1)))
+        assert found == lease(1)
 
     def test_a_deployment_is_whole(self) -> None:
         cache = Cache()

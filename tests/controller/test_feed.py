@@ -277,3 +277,28 @@ async def test_one_odd_object_does_not_hold_up_the_others(
     await watch.stop()
     assert sorted(seen) == ["a", "b", "c"]
     assert [record.message for record in caplog.records] == ["event not taken in"] * 3
+
+
+async def test_a_leader_that_renews_its_lease_asks_for_no_look(
+    stage: Stage, looking: Callable[..., Any], eventually: Eventually
+) -> None:
+    """MetaService pods say every few seconds that they live; that changes nothing that we wish."""
+    key = DeploymentKey(stage.namespace, "glm")
+    async with looking() as looks:
+        owner = Owner.of(await stage.apply())
+        wish = child(owner, "Lease", "coordination.k8s.io/v1", spec={"leaseDurationSeconds": 10})
+        await stage.cluster.apply(wish)
+        await eventually(lambda: looks.at(key))
+        for second in range(3):
+            renewed = {**wish["spec"], "holderIdentity": "pod-0", "renewTime": f"2026-01-01T00:00:0{second}.000000Z"}
+            live = await stage.cluster.apply({**wish, "spec": renewed})
+            seen = looks.cache.entry
+
+            async def is_seen(version: str = live["metadata"]["resourceVersion"], seen: Any = seen) -> bool:
+                entry = seen(key_of(wish))
+                return entry is not None and entry.resource_version == version
+
+            await eventually(is_seen)
+        assert not await looks.at(key)
+        await stage.cluster.delete(key_of(wish), uid=live["metadata"]["uid"])
+        await eventually(lambda: looks.at(key))

@@ -14,11 +14,10 @@ from projection import differences, projected
 
 from kvpp_devcluster.processes import ProgramError
 from kvpp_operator import names
+from kvpp_operator.manifest import controller_of
 from kvpp_operator.pipeline import wished
 
 pytestmark = pytest.mark.cluster
-
-SUPPORTED = [specs.EXAMPLES[0], specs.EXAMPLES[1]]
 
 
 def named(manifests: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -31,14 +30,20 @@ def without_owner(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**manifest, "metadata": metadata}
 
 
-@pytest.mark.parametrize("file", SUPPORTED, ids=lambda file: file.stem)
+ON_ONE_NODE = [file for file in specs.EXAMPLES if "two-node" not in file.stem]
+
+
+@pytest.mark.parametrize("file", ON_ONE_NODE, ids=lambda file: file.stem)
 def test_what_render_prints_is_what_lives(user: Cluster, operator: Operator, file: Any) -> None:
     [body] = specs.read(file)
     body["metadata"]["namespace"] = user.namespace
     user.apply(body)
     user.wait(body["metadata"]["name"], "Ready")
     live = {
-        key: without_owner(projected(manifest)) for key, manifest in named(user.owned(body["metadata"]["name"])).items()
+        key: without_owner(projected(manifest))
+        for key, manifest in named(user.owned(body["metadata"]["name"])).items()
+        if (controller_of(manifest) or {}).get("kind")
+        == "KVPPDeployment"  # a StatefulSet makes revisions with its pods' labels
     }
     printed = named(json.loads(json.dumps(wished(specs.planned(body)))))
     assert printed.keys() == live.keys()

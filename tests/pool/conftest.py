@@ -7,6 +7,7 @@ import copy
 import http.client
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -19,36 +20,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from specs import ROOT, deployment
+from specs import ROOT, deployment, planned
 
 from kvpp_devcluster import cache
 from kvpp_devcluster.cluster import temporary_root
-from kvpp_operator.configuration import DEFAULT
-from kvpp_operator.engine_ports import pod_network_plan
 from kvpp_operator.manifest import Manifest
-from kvpp_operator.pipeline import Planned, with_ports
 from kvpp_operator.plan.model import Plan
-from kvpp_operator.plan.planner import plan_roles
 from kvpp_operator.render.objects import objects, revision_of
-from kvpp_operator.rules import judge
-from kvpp_operator.world import OFFLINE
 
 LOCKS = ROOT / "images" / "pool"
-START_SECONDS = 60.0
-STOP_SECONDS = 30.0
+START_SECONDS = 240.0
+STOP_SECONDS = 120.0
+"""What is awaited takes a second or two; on a machine busy with other things, much longer."""
 
 
 def plan_of(body: dict[str, Any]) -> Plan:
-    """The plan of a spec that no rule refuses, but for the one that says this build has no pools yet."""
-    judgement = judge(body, DEFAULT, OFFLINE)
-    errors = [
-        str(finding) for finding in judgement.findings if finding.severity == "error" and finding.rule != "BUILD001"
-    ]
-    assert errors == []
-    assert judgement.resolved is not None
-    plan = with_ports(Planned(judgement), plan_roles(judgement.resolved), pod_network_plan(judgement.resolved)).plan
-    assert plan is not None
-    return plan
+    """The plan of a spec that no rule refuses."""
+    return planned(body)
 
 
 @pytest.fixture(name="plan_of")
@@ -116,9 +104,19 @@ def install(lock: Path, target: Path) -> None:
 
 
 def isolated(directory: Path, command: list[str]) -> list[str]:
-    """The command with `directory` as its /tmp: the MetaService has a lock file there, so one a machine could run."""
+    """The command with `directory` as its /tmp: the MetaService has a lock file there, so one a machine could run.
+
+    What the command needs and lies below /tmp, a checkout perhaps, is seen there all the same.
+    """
     namespaces = ["--mount"] if os.geteuid() == 0 else ["--mount", "--map-root-user"]
-    return ["unshare", *namespaces, "sh", "-c", 'mount --bind "$0" /tmp && exec "$@"', str(directory), *command]
+    steps = []
+    for needed in sorted({ROOT, Path(sys.prefix), Path(sys.base_prefix), cache.root()}):
+        if needed.is_relative_to("/tmp"):
+            place = directory / needed.relative_to("/tmp")
+            place.mkdir(parents=True, exist_ok=True)
+            steps.append(f"mount --rbind {shlex.quote(str(needed))} {shlex.quote(str(place))}")
+    script = " && ".join([*steps, 'mount --rbind "$0" /tmp', 'exec "$@"'])
+    return ["unshare", *namespaces, "sh", "-c", script, str(directory), *command]
 
 
 @pytest.fixture(name="isolated")
@@ -279,7 +277,11 @@ def until_healthy(eventually: Callable[..., Any], health: Callable[[str, int], d
     """Wait for a MetaService's first answer to `/health`, and give it."""
 
     def until_healthy(service: Service, port: int, address: str = "127.0.0.1") -> Any:
-        return eventually(lambda: health(address, port), what=service.said)
+        def look() -> dict[str, Any]:
+            assert service.process.poll() is None, service.said()
+            return health(address, port)
+
+        return eventually(look, what=service.said)
 
     return until_healthy
 

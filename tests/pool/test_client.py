@@ -62,7 +62,7 @@ def test_every_key_of_our_table_is_known_to_it(version: str, client: Any) -> Non
 
 
 def sample(form: memcache_keys.Form) -> str:
-    given = {"true or false": "true", "text": "a", "a size such as 1GB or 512MB": "1GB"}
+    given = {"true or false": "true", memcache_keys.TEXT.words: "a", "a size such as 1GB or 512MB": "1GB"}
     number = re.search(r"\d+", form.words)
     return given.get(form.words) or (number[0] if number else form.words.removeprefix("one of ").split(",")[0])
 

@@ -12,7 +12,7 @@ from specs import DISAGGREGATED, UNIFIED
 from kvpp_operator import revision
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.render.objects import revision_of
-from kvpp_operator.render.pool.kept import PoolRevision, cold, from_manifest, keep, pool_revision, to_manifest
+from kvpp_operator.render.pool.kept import KeptPools, PoolRevision, from_manifest, keep, pool_revision, to_manifest
 
 LATEST = {"engine": {"version": "latest"}}
 MEMCACHE: dict[str, Any] = {"backend": "Memcache"}
@@ -34,12 +34,12 @@ def rendered_otherwise(one: PoolRevision) -> PoolRevision:
 
 
 def test_a_first_one_is_applied(made: Any) -> None:
-    assert keep(made(), [], ()) == (made(),)
+    assert keep(made(), [], ()) == KeptPools((made(),))
 
 
 def test_a_newer_operator_applies_what_runs(made: Any) -> None:
     running = made()
-    assert keep(rendered_otherwise(running), [running], ()) == (running,)
+    assert keep(rendered_otherwise(running), [running], ()) == KeptPools((running,))
 
 
 EDITS: list[tuple[dict[str, Any], bool]] = [
@@ -56,45 +56,37 @@ EDITS: list[tuple[dict[str, Any], bool]] = [
 @pytest.mark.parametrize(("edit", "is_replaced"), EDITS)
 def test_only_its_own_settings_replace_it(edit: dict[str, Any], *, is_replaced: bool, made: Any) -> None:
     running = made()
-    [chosen] = keep(rendered_otherwise(made(**edit)), [running], ())
+    [chosen] = keep(rendered_otherwise(made(**edit)), [running], ()).applied
     assert (chosen != running) is is_replaced
     assert chosen.number == (2 if is_replaced else 1)
 
 
 def test_it_is_replaced_once(made: Any) -> None:
     edited = made(pooling__memcache__metaConfig={"ock.mmc.evict_threshold_high": "85"})
-    [second] = keep(edited, [made()], ())
-    assert keep(edited, [made(), second], ()) == (second,)
+    kept = keep(edited, [made()], ())
+    [second] = kept.applied
+    assert kept.remembered == (made(),)
+    assert keep(edited, [made(), second], (), settled=False) == kept
+    assert keep(edited, [made(), second], ()) == KeptPools((second,))
 
 
 def test_a_wish_said_differently_replaces_nothing(made: Any) -> None:
     running = made()
     image = {"pullPolicy": "IfNotPresent"}
     said = made(pooling__memcache__metaService={"image": image})
-    assert keep(said, [running], ()) == (running,)
+    assert keep(said, [running], ()) == KeptPools((running,))
 
 
 def test_engines_of_the_old_layout_keep_their_pool(made: Any) -> None:
-    old, new = made(), made(unified__parallelism__tensor=4)
-    assert keep(new, [old], {old.pool}) == (new, old)
-    assert keep(new, [old], ()) == (new,)
+    old, new = made(), replace(made(unified__parallelism__tensor=4), number=2)
+    assert keep(made(unified__parallelism__tensor=4), [old], {old.pool}).applied == (new, old)
+    assert keep(new, [old, new], (), settled=False) == KeptPools((new,), (old,))
+    assert keep(new, [old, new], ()) == KeptPools((new,))
 
 
 def test_a_pool_that_is_given_up_stays_while_engines_are_in_it(made: Any) -> None:
-    assert keep(None, [made()], {made().pool}) == (made(),)
-    assert keep(None, [made()], ()) == ()
-
-
-def test_a_cold_pool_says_why(made: Any) -> None:
-    assert cold(made(kvpp__enabled=False), [made()]) == ("KVPP on → off",)
-    assert cold(made(), [made()]) == ()
-    assert cold(made(), []) == ()
-    assert cold(None, [made()]) == ()
-
-
-def test_coming_back_to_a_layout_whose_pool_still_runs_is_not_cold(made: Any) -> None:
-    old, new = made(), replace(made(kvpp__enabled=False), number=2)
-    assert cold(made(), [old, new]) == ()
+    assert keep(None, [made()], {made().pool}) == KeptPools((made(),))
+    assert keep(None, [made()], ()) == KeptPools()
 
 
 def test_it_is_read_back_and_told_from_an_engines_revision(made: Any, plan_of: Any, pooled: Any) -> None:

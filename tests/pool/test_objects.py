@@ -53,7 +53,15 @@ def engine_pod(made: Objects) -> dict[str, Any]:
 
 def test_one_meta_service(objects_of: ObjectsOf, pooled: Pooled) -> None:
     made = objects_of(pooled(UNIFIED, MEMCACHE))
-    assert kinds(made) == ["ConfigMap", "ConfigMap", "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
+    assert kinds(made) == [
+        "ConfigMap",
+        "ConfigMap",
+        "ControllerRevision",
+        "Deployment",
+        "NetworkPolicy",
+        "Service",
+        "ServiceAccount",
+    ]
     assert of_kind(made, "Deployment")["spec"]["strategy"] == {"type": "Recreate"}
     assert of_kind(made, "Deployment")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
@@ -61,7 +69,7 @@ def test_one_meta_service(objects_of: ObjectsOf, pooled: Pooled) -> None:
 def test_several_meta_services_elect_one(objects_of: ObjectsOf, pooled: Pooled) -> None:
     made = objects_of(pooled(UNIFIED, ELECTED))
     assert kinds(made) == [
-        "ConfigMap", "ConfigMap", "Lease", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Service",
+        "ConfigMap", "ConfigMap", "ControllerRevision", "Lease", "NetworkPolicy", "PodDisruptionBudget", "Role", "RoleBinding", "Service",
         "ServiceAccount", "StatefulSet",
     ]  # fmt: skip
     name = of_kind(made, "StatefulSet")["metadata"]["name"]
@@ -129,7 +137,7 @@ def test_what_engines_read_makes_another_revision(plan_of: PlanOf, pooled: Poole
 @pytest.mark.parametrize("pooling", EXTERNAL)
 def test_an_existing_pool_is_never_ours(pooling: dict[str, Any], objects_of: ObjectsOf, pooled: Pooled) -> None:
     """Only the file that our engines read is."""
-    assert kinds(objects_of(pooled(UNIFIED | LATEST, pooling))) == ["ConfigMap"]
+    assert kinds(objects_of(pooled(UNIFIED | LATEST, pooling))) == ["ConfigMap", "ControllerRevision"]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +250,14 @@ def test_what_is_lent_is_asked_for(
 def test_a_mooncake_master(objects_of: ObjectsOf, pooled: Pooled) -> None:
     edited = {"backend": "Mooncake", "mooncake": {"layerwise": {}, "master": {"args": ["--eviction_ratio=0.2"]}}}
     made = objects_of(pooled(UNIFIED | LATEST, edited))
-    assert kinds(made) == ["ConfigMap", "Deployment", "NetworkPolicy", "Service", "ServiceAccount"]
+    assert kinds(made) == [
+        "ConfigMap",
+        "ControllerRevision",
+        "Deployment",
+        "NetworkPolicy",
+        "Service",
+        "ServiceAccount",
+    ]
     container = of_kind(made, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert container["args"] == [
         "--port=50088", "--metrics_port=9003", "--default_kv_lease_ttl=11000", "--client_ttl=120",
@@ -310,9 +325,9 @@ def test_the_users_pod_template_comes_on_top(objects_of: ObjectsOf, pooled: Pool
 @pytest.mark.parametrize(
     ("example", "pool_kinds"),
     [
-        ("4-memcache-pool.yaml", ["ConfigMap", "ConfigMap", "Lease", "NetworkPolicy", "PodDisruptionBudget", "Role",
+        ("4-memcache-pool.yaml", ["ConfigMap", "ConfigMap", "ControllerRevision", "Lease", "NetworkPolicy", "PodDisruptionBudget", "Role",
                                   "RoleBinding", "Service", "ServiceAccount", "StatefulSet"]),
-        ("5-mooncake-layerwise.yaml", ["ConfigMap"]),
+        ("5-mooncake-layerwise.yaml", ["ConfigMap", "ControllerRevision"]),
     ],
 )  # fmt: skip
 def test_the_samples(example: str, pool_kinds: list[str], objects_of: ObjectsOf) -> None:

@@ -7,20 +7,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from specs import DISAGGREGATED, ROOT, UNIFIED
+from specs import DISAGGREGATED, ROOT, UNIFIED, planned
 
 from kvpp_operator.api.model import Image
 from kvpp_operator.catalogue import pools
+from kvpp_operator.configuration import DEFAULT_POOL_IMAGE, Configuration
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.pool import (
     Endpoint,
     MemcachePlan,
     PoolPlan,
-    changes,
     image_reference,
     memcache_share,
     plan_pool,
 )
+from kvpp_operator.pool_layout import changes
 
 LATEST = {"engine": {"version": "latest"}}
 PlanOf = Callable[..., Plan]
@@ -88,7 +89,7 @@ def test_the_service_speaks_the_clients_version(
 ) -> None:
     service = pool_of(plan_of(pooled(UNIFIED | {"engine": {"version": version}}, pooling))).service
     assert service is not None
-    assert (service.image, service.version) == (pools.POOL_IMAGE, package)
+    assert (service.image, service.version) == (DEFAULT_POOL_IMAGE, package)
 
 
 def test_a_released_mooncake_runs_in_the_engines_image(plan_of: PlanOf, pooled: Pooled) -> None:
@@ -101,7 +102,7 @@ def test_a_released_mooncake_runs_in_the_engines_image(plan_of: PlanOf, pooled: 
 
 def test_the_pool_image_has_the_projects_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"kvpp-pool:{version}" == pools.POOL_IMAGE
+    assert f"localhost/kvpp-pool:{version}" == DEFAULT_POOL_IMAGE  # as images/build.py names it
 
 
 def test_every_release_has_a_meta_service_that_the_image_brings() -> None:
@@ -121,6 +122,15 @@ def test_every_release_has_a_meta_service_that_the_image_brings() -> None:
 )
 def test_an_image_of_the_users(image: Image, reference: str) -> None:
     assert image_reference(image, "kvpp-pool:1") == reference
+
+
+def test_the_operators_configuration_names_the_image(pooled: Pooled) -> None:
+    mirrored = Configuration(poolImage="mirror.example:5000/kvpp-pool")
+    tagged = pooled(UNIFIED, memcache(metaService={"image": {"tag": "t"}}))
+    for body, image in ((pooled(UNIFIED, memcache()), mirrored.pool_image), (tagged, f"{mirrored.pool_image}:t")):
+        service = pool_of(planned(body, mirrored)).service
+        assert service is not None
+        assert service.image == image
 
 
 @pytest.mark.parametrize(
@@ -189,7 +199,7 @@ def test_another_backend_is_another_pool(plan_of: PlanOf, pooled: Pooled) -> Non
     before = pool_of(plan_of(pooled(UNIFIED | LATEST, memcache())))
     after = pool_of(plan_of(pooled(UNIFIED | LATEST, {"backend": "Mooncake", "mooncake": {"layerwise": {}}})))
     assert changes(before.layout.to_json(), after.layout.to_json()) == (
-        "the backend Memcache → Mooncake", "layerwise loading off → on",
+        "the backend Memcache → Mooncake", "the backend's version 1.3.0 → 0.3.13.post1", "layerwise loading off → on",
     )  # fmt: skip
 
 

@@ -19,11 +19,7 @@ import pytest
 import specs
 import yaml
 
-from kvpp_operator.configuration import Configuration
-from kvpp_operator.pipeline import complete, draft, settle_ports
 from kvpp_operator.render.commands import commands
-from kvpp_operator.rules import RULES, judge
-from kvpp_operator.world import OFFLINE
 
 HERE = Path(__file__).parent
 FOLDER = specs.ROOT / "examples" / "recipes"
@@ -70,16 +66,9 @@ def differences(recipe: Path) -> list[Difference]:
 def our_commands(recipe: Path) -> dict[str, dict[str, Any]]:
     """Flags and variables of each role's first engine, head."""
     [body] = specs.read(recipe)
-    # What this build can't run yet is judged and rendered all the same: the recipe is about the command line.
-    rules = [rule for rule in RULES if rule.id != "BUILD001"]
-    drafted = draft(judge(body, Configuration(), OFFLINE, rules), lambda fresh: fresh)
-    settled = settle_ports(drafted, OFFLINE)
-    assert settled is not None, [str(finding) for finding in drafted.judgement.findings]
-    planned = complete(drafted, settled)
-    assert planned.plan is not None
     return {
         command.role: {"flags": flags_of(command.argv), "env": command.env}
-        for command in commands(planned.plan)
+        for command in commands(specs.planned(body))
         if (command.engine, command.node_rank) == (0, 0)
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import specs
@@ -18,15 +19,21 @@ CASES = [*specs.EXAMPLES, *sorted((HERE / "cases").glob("*.yaml"))]
 
 
 def rendered(file: Path) -> str:
-    """Manifests of the accepted documents; the templates that a revision keeps are the engines' and not repeated."""
+    """Manifests of the accepted documents; what revisions keep of engines and pools is not repeated."""
     manifests = []
     for body in specs.read(file):
         plan = plan_one(body, Configuration()).plan
         manifests += wished(plan) if plan else []
     for manifest in manifests:
         if manifest["kind"] == "ControllerRevision":
-            manifest["data"] = {**manifest["data"], "templates": f"of {', '.join(manifest['data']['templates'])}"}
+            manifest["data"] = {**manifest["data"], **shortened(manifest["data"])}
     return to_yaml(manifests)
+
+
+def shortened(data: dict[str, Any]) -> dict[str, str]:
+    if "templates" in data:
+        return {"templates": f"of {', '.join(data['templates'])}"}
+    return {"manifests": f"of {', '.join(manifest['kind'] for manifest in data['manifests'])}"}
 
 
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)

@@ -32,6 +32,10 @@ def pod(name: str = "p", *, leaving: bool = False, **status: Any) -> dict[str, A
     return {"metadata": metadata, "spec": {"nodeName": "n1"}, "status": status}
 
 
+def pool_pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "demo-pool-1", "labels": {names.POOL: "1"}}, "spec": {}, "status": status}
+
+
 def ready(name: str, **more: Any) -> dict[str, Any]:
     return pod(name, conditions=[{"type": "Ready", "status": "True"}], **more)
 
@@ -50,6 +54,10 @@ BACK_OFF = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"
 OOM = "(Worker_TP3 pid=321) ERROR [core.py:790] torch.OutOfMemoryError: NPU out of memory. Tried to allocate 2.00 GiB"
 LOG = f"INFO loading\n{OOM}\nRuntimeError: Engine core initialization failed. See root cause above.\n"
 HINT = "[memory: lower gpuMemoryUtilization or maxModelLen; KVPP's transfer and pool need room too; engine-codes.md#npu-out-of-memory]"
+WAITING = pod(
+    initContainerStatuses=[{"name": names.POOL_WAIT, "state": {"running": {}}}],
+    **container(state={"waiting": {"reason": "PodInitializing"}}),
+)
 LOADING = pod(phase="Running", **container(state={"running": {}}))
 
 
@@ -75,6 +83,13 @@ LOADING = pod(phase="Running", **container(state={"running": {}}))
          f"Error: exit code 1. {OOM} {HINT}"),
         ("killed for memory", live(), [pod(phase="Running", **container(state={"running": {}}, lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}))],
          "OOMKilled: exit code 137 [memory: raise the memory limit in podTemplate; engine-codes.md#host-out-of-memory]"),
+        ("waiting for the pool", live(), [WAITING], "WaitingForPool: its service does not answer yet"),
+        ("the pool says why", live(), [WAITING, pool_pod(**container(state={"waiting": {"reason": "InvalidImageName", "message": "x y"}}))],
+         "WaitingForPool: its service does not answer yet; demo-pool-1: InvalidImageName: x y [pull: check engine.image, imagePullSecrets and the mirror; engine-codes.md#image-pull]"),
+        ("the pool is under way", live(), [WAITING, pool_pod(phase="Running")], "WaitingForPool: its service does not answer yet"),
+        ("the pool answers", live(), [pod(initContainerStatuses=[{"name": names.POOL_WAIT, "state": {"terminated": {"exitCode": 0}}}],
+                                          **container(state={"waiting": {"reason": "PodInitializing"}}))],
+         "Creating: the container is being created"),
         ("loading", live(), [LOADING], "Loading: the engine runs but is not ready yet"),
         ("being stopped", live(), [pod(leaving=True, phase="Running", **container(state={"terminated": {"exitCode": 143, "reason": "Error"}}))],
          "Terminating: the pod is being stopped"),
@@ -157,6 +172,18 @@ def test_events_explain_what_pods_and_workloads_do_not() -> None:
     assert stuck.reason == (
         "FailedMount: hostPath type check failed: /etc/hccn.conf is not a file"
         " [mounts: make the path exist on that node; engine-codes.md#host-file-missing]"
+    )
+
+
+def test_events_explain_what_keeps_the_pool() -> None:
+    waits = [WAITING, pool_pod(**container(state={"waiting": {"reason": "ContainerCreating"}}))]
+    wanted = [WantedEngine(WISHED, None, None)]
+    [state] = engine_states(wanted, [live()], waits)
+    assert unexplained([state]) == [state]
+    told = {"demo-pool-1": 'FailedMount: secret "kv-tls" not found'}
+    [state] = engine_states(wanted, [live()], waits, told=told)
+    assert state.reason.startswith(
+        'WaitingForPool: its service does not answer yet; demo-pool-1: FailedMount: secret "kv-tls" not found'
     )
 
 

@@ -137,7 +137,10 @@ class Cluster:
 
     def owned(self, name: str) -> list[dict[str, Any]]:
         """Everything that carries our mark for a deployment."""
-        kinds = "deployments,services,serviceaccounts,configmaps,controllerrevisions,roles,rolebindings,poddisruptionbudgets,networkpolicies"
+        kinds = (
+            "deployments,statefulsets,services,serviceaccounts,configmaps,controllerrevisions,roles,rolebindings,leases,"
+            "poddisruptionbudgets,networkpolicies"
+        )
         items: list[dict[str, Any]] = self.get(
             kinds, "--selector", f"serving.kvpp.io/deployment={name}", "--show-managed-fields"
         )["items"]

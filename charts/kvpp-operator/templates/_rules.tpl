@@ -22,7 +22,10 @@ show: one of our names without our label, which is then left alone.
   resources: [configmaps, serviceaccounts, services]
   verbs: {{ toJson $owned }}
 - apiGroups: [apps]
-  resources: [controllerrevisions, deployments]
+  resources: [controllerrevisions, deployments, statefulsets]
+  verbs: {{ toJson $owned }}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
   verbs: {{ toJson $owned }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
@@ -55,7 +58,7 @@ show: one of our names without our label, which is then left alone.
 # MetaService pods elect a leader by a Lease, and the leader labels its own pod.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, update, patch]
+  verbs: [update]
 - apiGroups: [""]
   resources: [pods]
   verbs: [patch]

@@ -15,6 +15,7 @@ from kvpp_operator.api.v1alpha1 import KvPorts, PortOrRange
 
 DEFAULT_REPOSITORY = "quay.io/ascend/vllm-ascend"
 DEFAULT_ROUTER_IMAGE = "localhost/kvpp-router:0.1.0"
+DEFAULT_POOL_IMAGE = "localhost/kvpp-pool:0.1.0"
 """What `make images` builds, tagged as the project."""
 
 DEFAULT_WINDOW = KvPorts(first=22000, last=29999)
@@ -46,6 +47,12 @@ class Configuration(Model):
     router_image: Annotated[
         Text, Field(description="Image of router pods, with tag or digest; a mirror goes here.")
     ] = DEFAULT_ROUTER_IMAGE
+    pool_image: Annotated[
+        Text,
+        Field(
+            description="Image of the pools' services, MetaService and Mooncake master; push what `make images` builds."
+        ),
+    ] = DEFAULT_POOL_IMAGE
     chips: Annotated[dict[ChipName, ChipConfiguration], Field(description="Cluster facts by chip.")] = {}
     driver_mounts: Annotated[DriverMounts, Field(description="Default of `accelerator.driverMounts`.")] = "Auto"
     interface: Annotated[str | None, Field(max_length=15, description="Network interface of hosts.")] = None

@@ -59,7 +59,7 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
     """The decision, once the ledger has answered."""
     kept = newest(stored_revisions(world))
     report = first_report(body, drafted.judgement, kept)
-    planned = drafted if settled is None else complete(drafted, settled)
+    planned = drafted if settled is None else complete(drafted, settled, world)
     if planned.plan is None or planned.revision is None or planned.fresh is None:
         older = engines_in_the_way(planned.refusal)
         if planned.refusal is not None:
@@ -68,7 +68,7 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
         workloads = ((key, manifest) for key, manifest in world.owned.items() if key.kind in WORKLOADS)
         way = tuple(key for key, manifest in workloads if holder_of(manifest) in older)
         return Decision(None, surviving(world, kept), report, settled, way)
-    manifests = wished(planned.plan, planned.revision, uid=body["metadata"].get("uid", ""))
+    manifests = wished(planned.plan, planned.revision, planned.pools, uid=body["metadata"].get("uid", ""))
     return Decision(
         wished=tuple(manifests),
         wanted=wanted_engines(planned.plan, manifests),

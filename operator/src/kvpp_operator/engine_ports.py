@@ -1,10 +1,11 @@
-"""Which ports each engine gets: the role's fixed block on the pod network, claims on the host network."""
+"""Which ports each engine gets, and a pool's service: fixed ones on the pod network, claims on the host network."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from kvpp_operator import pool_layout
 from kvpp_operator.api.v1alpha1 import RoleName
 from kvpp_operator.catalogue import pools
 from kvpp_operator.ledger import claim as claims
@@ -12,7 +13,7 @@ from kvpp_operator.ledger.allocate import Request
 from kvpp_operator.ledger.claim import Claim, Holder, Owner
 from kvpp_operator.ledger.pods import NoRoom, RoleBlock, pod_network_blocks
 from kvpp_operator.ledger.window import host_windows
-from kvpp_operator.ports import PortRange, host_layout, starts
+from kvpp_operator.ports import PortRange, host_layout, service_layout, starts
 from kvpp_operator.resolve import Resolved, ResolvedRole
 
 POD_NETWORK_PORTS = {"api": 8000, "dp_rpc": 29550, "torch_master": 29501}
@@ -99,6 +100,28 @@ def requests(resolved: Resolved, revision: str) -> list[Request]:
                 )
             wanted.append(Request(holder, claims.HOST, length, windows))
     return wanted
+
+
+def pool_holder(resolved: Resolved) -> Holder | None:
+    """Who holds the ports of the pool's service; None where it is not ours, or has an address of its own."""
+    service = pools.pool_service_on_host_network(resolved.spec.pooling)
+    return None if service is None else Holder(owner_of(resolved), service, 0, pool_layout.layout_of(resolved).identity)
+
+
+def claims_asked(resolved: Resolved, revision: str) -> list[Request]:
+    """All that a deployment needs of the ledger: engines on the host network, and the pool's service there."""
+    wanted = requests(resolved, revision) if resolved.spec.networking.host_network else []
+    if (holder := pool_holder(resolved)) is not None:
+        windows = host_windows(resolved.npus_per_node, resolved.reserved_ports)
+        wanted.append(Request(holder, claims.HOST, sum(service_layout(holder.role).values()), windows))
+    return wanted
+
+
+def pool_ports(resolved: Resolved, given: Iterable[Claim]) -> dict[str, int] | None:
+    """Ports of the pool's service by part, from the claim that answers; None where it has none."""
+    holder = pool_holder(resolved)
+    block = next((claim.block for claim in given if claim.holder == holder), None)
+    return None if holder is None or block is None else starts(block, service_layout(holder.role))
 
 
 def claimed_plan(resolved: Resolved, given: Iterable[Claim]) -> PortPlan:

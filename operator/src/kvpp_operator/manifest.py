@@ -94,11 +94,13 @@ KINDS: tuple[Kind, ...] = (
     Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings", 6),
     Kind("v1", "ConfigMap", "configmaps", 10),
     Kind("apps/v1", "ControllerRevision", "controllerrevisions", 12),
+    Kind("coordination.k8s.io/v1", "Lease", "leases", 14),
     Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", 20),
     Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", 22),
     Kind("v1", "Service", "services", 30),
     Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", 40, optional=True),
     Kind("apps/v1", "Deployment", "deployments", WORKLOAD_ORDER),
+    Kind("apps/v1", "StatefulSet", "statefulsets", WORKLOAD_ORDER),
     Kind("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "leaderworkersets", WORKLOAD_ORDER, optional=True),
     Kind("networking.serving.volcano.sh/v1alpha1", "ModelServer", "modelservers", 60, optional=True),
     Kind("networking.serving.volcano.sh/v1alpha1", "ModelRoute", "modelroutes", 61, optional=True),
@@ -106,6 +108,7 @@ KINDS: tuple[Kind, ...] = (
 
 DEPLOYMENTS = Kind(API_VERSION, KIND, "kvppdeployments")
 PODS = Kind("v1", "Pod", "pods")
+LEASES = next(kind for kind in KINDS if kind.name == "Lease")
 LEDGERS = Kind(API_VERSION, "KVPPPortLedger", "kvppportledgers", namespaced=False, optional=True)
 
 # Read or written, but not owned by a deployment.
@@ -117,7 +120,6 @@ OTHER_KINDS: tuple[Kind, ...] = (
     Kind("v1", "Secret", "secrets"),
     Kind("v1", "ResourceQuota", "resourcequotas"),
     Kind("events.k8s.io/v1", "Event", "events"),
-    Kind("coordination.k8s.io/v1", "Lease", "leases"),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", namespaced=False),
     Kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False),
     Kind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices"),

@@ -18,6 +18,11 @@ HEAD = f"{DOMAIN}/head"
 
 ROUTER = "router"
 """Component, and last part of the names, of what a deployment's router has."""
+POOL = f"{DOMAIN}/pool"
+"""Label of a pool's own pods, and annotation of pods that join it; the value is its layout's identity."""
+
+POOL_WAIT = "wait-for-pool"
+"""The init container that holds an engine back until its pool answers."""
 
 CONTAINER = "vllm"
 """The engine's container; podTemplate merges by this name."""

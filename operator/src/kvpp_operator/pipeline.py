@@ -9,7 +9,7 @@ from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.engine_ports import PortPlan, claimed_plan, owner_of, pod_network_plan, requests
+from kvpp_operator.engine_ports import PortPlan, claimed_plan, claims_asked, owner_of, pod_network_plan, pool_ports
 from kvpp_operator.ledger import claim as claims
 from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.ledger.live import holders
@@ -18,9 +18,10 @@ from kvpp_operator.ledger.refusal import Refusal
 from kvpp_operator.ledger.settle import Settled, settle
 from kvpp_operator.manifest import DeploymentKey, Manifest, Owner, apply_order, stamp
 from kvpp_operator.plan.model import Plan
-from kvpp_operator.plan.planner import plan_roles, with_engines
+from kvpp_operator.plan.planner import plan_roles, pool_on_host, with_engines
 from kvpp_operator.ports import reserved_ranges
 from kvpp_operator.render.objects import objects, revision_of
+from kvpp_operator.render.pool.kept import KeptPools, kept_pools
 from kvpp_operator.revision import Revision, from_manifest, newest
 from kvpp_operator.rules import Judgement, judge
 from kvpp_operator.world import OFFLINE, World
@@ -39,6 +40,8 @@ class Planned:
     """What the engines are made from: the kept revision while the user's wish is the same."""
     fresh: Revision | None = None
     """What this operator would make of the spec today."""
+    pools: KeptPools | None = None
+    """What the pools are made from, as with engines."""
     settled: Settled | None = None
     """The port ledger as it should be, with what the deployment claims and frees."""
     refusal: Refusal | NoRoom | None = None
@@ -54,7 +57,7 @@ def plan_one(
     """`choose` decides between a fresh revision and the one that is kept."""
     drafted = draft(judge(document, configuration, world), choose)
     settled = settle_ports(drafted, world)
-    return drafted if settled is None else complete(drafted, settled)
+    return drafted if settled is None else complete(drafted, settled, world)
 
 
 def draft(judgement: Judgement, choose: ChooseRevision) -> Planned:
@@ -69,13 +72,13 @@ def draft(judgement: Judgement, choose: ChooseRevision) -> Planned:
 def settle_ports(drafted: Planned, world: World) -> Settled | None:
     """One turn on the ledger: heal it by what runs, free what nobody has any more, claim what is missing.
 
-    On the pod network nothing is claimed, but what the deployment claimed before its move is freed once its pods are gone.
+    On the pod network engines claim nothing, but what the deployment claimed before its move is freed once its pods are gone.
     None: the document was refused, and no claim changes.
     """
     if drafted.roles is None or drafted.revision is None:
         return None
     resolved = drafted.roles.resolved
-    wanted = requests(resolved, drafted.revision.hash) if resolved.spec.networking.host_network else []
+    wanted = claims_asked(resolved, drafted.revision.hash)
     owners = namesakes(world.ledger, owner_of(resolved))
     if not (wanted or owners or world.live_claims):
         return Settled(world.ledger)
@@ -89,15 +92,18 @@ def settle_ports(drafted: Planned, world: World) -> Settled | None:
     )
 
 
-def complete(drafted: Planned, settled: Settled) -> Planned:
-    """The draft with its engines, now that ports are known."""
+def complete(drafted: Planned, settled: Settled, world: World = OFFLINE) -> Planned:
+    """The draft with its engines and pools, now that ports are known."""
     assert drafted.roles is not None
     planned, resolved = replace(drafted, settled=settled), drafted.roles.resolved
-    if not resolved.spec.networking.host_network:
-        return with_ports(planned, drafted.roles, pod_network_plan(resolved))
     if settled.refusal is not None:
         return replace(planned, refusal=settled.refusal)
-    return with_ports(planned, drafted.roles, claimed_plan(resolved, settled.claims))
+    is_claimed = resolved.spec.networking.host_network
+    ports = claimed_plan(resolved, settled.claims) if is_claimed else pod_network_plan(resolved)
+    planned = with_ports(planned, pool_on_host(drafted.roles, pool_ports(resolved, settled.claims)), ports)
+    if planned.plan is None or planned.revision is None:
+        return planned
+    return replace(planned, pools=kept_pools(planned.plan, planned.revision, world.owned.values()))
 
 
 def with_ports(planned: Planned, roles: Plan, ports: PortPlan | NoRoom) -> Planned:
@@ -150,13 +156,15 @@ def stored_revisions(world: World) -> list[Revision]:
 
 def wished_of(planned: Planned) -> list[Manifest]:
     """The objects of an accepted document."""
-    return [] if planned.plan is None else wished(planned.plan, planned.revision, planned.uid)
+    return [] if planned.plan is None else wished(planned.plan, planned.revision, planned.pools, planned.uid)
 
 
-def wished(planned: Plan, revision: Revision | None = None, uid: str = "") -> list[Manifest]:
+def wished(
+    planned: Plan, revision: Revision | None = None, pools: KeptPools | None = None, uid: str = ""
+) -> list[Manifest]:
     """What the deployment owns, stamped and in the order of applying. Offline there is no uid to refer to."""
     deployment = planned.resolved.deployment.metadata
     owner = Owner(DeploymentKey(deployment.namespace, deployment.name), uid)
     labels = names.base_labels(deployment.name)
-    made = objects(planned, revision or revision_of(planned))
+    made = objects(planned, revision or revision_of(planned), pools)
     return sorted((stamp(manifest, labels=labels, owner=owner) for manifest in made), key=apply_order)

@@ -42,8 +42,9 @@ class Memcache(Model):
 
 class Layerwise(Model):
     prefetch_layers: Annotated[
-        int, Field(ge=1, le=1024, description="`layerwise_prefetch_layers`: distance of the load.")
-    ] = 2
+        int | None,
+        Field(ge=1, le=1024, description="`layerwise_prefetch_layers`: distance of the load; default: the engine's."),
+    ] = None
 
 
 class ExternalMaster(Model):

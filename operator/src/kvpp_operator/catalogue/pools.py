@@ -49,9 +49,7 @@ DEFAULT_PROTOCOL: Mapping[tuple[str, str], str] = {
 LOCAL_SERVICE_PORT = 7000
 """First port of local services on the pod network."""
 
-POOL_IMAGE = "kvpp-pool:0.1.0"
-"""The image that `images/pool` builds, tagged as the project; it has every version below, each in a folder of /opt."""
-
+# The pool image (images/pool) has every version below, each in a folder of /opt.
 META_SERVICE_VERSION: Mapping[str, str] = {
     "0.28.0rc1": "1.2.1",
     "0.29.0rc1": "1.2.1",

@@ -18,6 +18,7 @@ from kvpp_operator.manifest import (
     DEPLOYMENTS,
     KIND,
     KIND_OF,
+    LEASES,
     PODS,
     DeploymentKey,
     Key,
@@ -81,7 +82,7 @@ class Cache:
             return False
         self._forget(key)
         self._gone.pop(key, None)
-        reduced = reduce_pod(manifest) if key.kind == PODS.name else _without_managed_fields(manifest)
+        reduced = _REDUCE.get(key.kind, _without_managed_fields)(manifest)
         packed = zlib.compress(json.dumps(reduced, separators=(",", ":")).encode(), 1)
         conditions = _conditions(manifest) if key.kind == KIND else ()
         entry = Entry(meta["uid"], version, deployment_of(manifest), conditions, packed)
@@ -173,9 +174,30 @@ def reduce_pod(pod: Manifest) -> Manifest:
     }
 
 
+def reduce_lease(lease: Manifest) -> Manifest:
+    """Keep what we wish of a Lease: who holds it and until when is the business of those who do."""
+    spec = {name: value for name, value in (lease.get("spec") or {}).items() if name == "leaseDurationSeconds"}
+    return {**_without_managed_fields(lease), "spec": spec}
+
+
+def is_renewal(before: Entry | None, now: Entry | None) -> bool:
+    """Tell whether a Lease's news is but its holder's sign of life, one every few seconds."""
+    if before is None or now is None or before.uid != now.uid:
+        return False
+    return _without_version(before.manifest) == _without_version(now.manifest)
+
+
+def _without_version(manifest: Manifest) -> Manifest:
+    meta = {name: value for name, value in manifest["metadata"].items() if name != "resourceVersion"}
+    return {**manifest, "metadata": meta}
+
+
 def _without_managed_fields(manifest: Manifest) -> Manifest:
     meta = {name: value for name, value in manifest["metadata"].items() if name != "managedFields"}
     return {**manifest, "metadata": meta}
+
+
+_REDUCE = {PODS.name: reduce_pod, LEASES.name: reduce_lease}
 
 
 def _conditions(deployment: Manifest) -> tuple[tuple[str, str], ...]:

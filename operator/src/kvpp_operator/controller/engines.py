@@ -6,9 +6,11 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from kvpp_operator import names
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.manifest import KIND_OF, key_of
 from kvpp_operator.report.engines import TELLING
+from kvpp_operator.report.why import WAITING_FOR_POOL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,18 +34,26 @@ async def explain(
 ) -> dict[str, str]:
     """What events say about these engines' pods and about those who make them, by the name that `report` asks for.
 
-    A StatefulSet that is not allowed to make pods says so in an event and nowhere else.
+    A StatefulSet that is not allowed to make pods says so in an event and nowhere else. For engines that wait for their pool,
+    it is the pool's pods that are asked about.
     """
     told: dict[str, str] = {}
+    looked: set[str] = set()
+    pool = {
+        pod["metadata"]["name"]: pod["metadata"]["name"]
+        for pod in pods
+        if names.POOL in pod["metadata"].get("labels", {})
+    }
     for state in states:
         engine = next(one for one in wanted if one.is_of(state))
         workload = engine.workload["metadata"]["name"]
         namespace = engine.workload["metadata"]["namespace"]
         # A LeaderWorkerSet's StatefulSets are called as itself and, for ranks above 0, as the head's pod.
         about = {workload: workload, f"{workload}-0": workload} | {name: name for name in engine.pods(pods)}
-        for name, asked in about.items():
-            if asked not in told and (text := await newest(cluster, namespace, name)):
+        for name, asked in (pool if state.reason.startswith(WAITING_FOR_POOL) else about).items():
+            if asked not in told and name not in looked and (text := await newest(cluster, namespace, name)):
                 told[asked] = text
+            looked.add(name)
     return told
 
 

@@ -7,13 +7,14 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
+from kvpp_operator.cluster.cache import is_renewal
 from kvpp_operator.cluster.ledger import KEY as LEDGER
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.controller.ledger_news import claimants, concerned
 from kvpp_operator.controller.streams import Stream, Streams
 from kvpp_operator.controller.sweep import compare
 from kvpp_operator.controller.watch import Watch
-from kvpp_operator.manifest import DEPLOYMENTS, KINDS, LEDGERS, PODS, DeploymentKey, Kind, Manifest, key_of
+from kvpp_operator.manifest import DEPLOYMENTS, KINDS, LEASES, LEDGERS, PODS, DeploymentKey, Kind, Manifest, key_of
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.access import Access
@@ -179,8 +180,9 @@ class Feed:
             is_news = self._cache.drop(key, uid=meta["uid"], resource_version=meta.get("resourceVersion", ""))
         else:
             is_news = self._cache.put(thing)
-        if is_news:
-            self._tell(key, known, self._cache.entry(key))
+        now = self._cache.entry(key)
+        if is_news and not (key.kind == LEASES.name and is_renewal(known, now)):
+            self._tell(key, known, now)
 
     def _tell(self, key: Key, before: Entry | None, now: Entry | None) -> None:
         """Ask for a look at the deployments that a change concerns."""

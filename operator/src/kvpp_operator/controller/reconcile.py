@@ -22,7 +22,7 @@ from kvpp_operator.pipeline import stored_revisions
 from kvpp_operator.report.apis import missing
 from kvpp_operator.report.engines import engine_states, unexplained, waits_long
 from kvpp_operator.report.router import router_state, router_workload
-from kvpp_operator.report.status import Outcome, Report, status
+from kvpp_operator.report.status import Outcome, Report, shown_findings, status
 from kvpp_operator.revision import newest
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.configuration import Configuration
     from kvpp_operator.manifest import DeploymentKey, Manifest
+
+WARNED_FIRST = "POOL050"
+"""The rule whose finding stands in the status before anything is applied."""
 
 RETRY_SECONDS = 10.0
 """After a refusal: a quota may be raised, an object deleted or a port freed without an event that reaches us."""
@@ -55,6 +58,7 @@ class Reconciler:
             return None
         owner = Owner.of(body)
         decision = await self.claims.decide(body, cache, cluster)
+        body = await warn_first(decision, cluster, cache, body)
         problem: ClusterError | None = None
         outcome = Outcome()
         try:
@@ -74,6 +78,23 @@ class Reconciler:
             RETRY_SECONDS if outcome.reason != "Applied" or report.ports.reason == "PortsUnavailable" else None,
             RETRY_SECONDS if unexplained(report.engines) else None,
         )
+
+
+async def warn_first(decision: Decision, cluster: Cluster, cache: Cache, body: Manifest) -> Manifest:
+    """Say what a rollout costs before it begins; give the deployment as it is then.
+
+    Only the findings are written: the rest of the status tells of the generation that still runs.
+    """
+    before = body.get("status") or {}
+    known = [finding.get("rule") for finding in before.get("findings") or ()]
+    if (
+        decision.wished is None
+        or WARNED_FIRST not in (f.rule for f in decision.report.findings)
+        or WARNED_FIRST in known
+    ):
+        return body
+    await apply_status(cluster, cache, body, {**before, "findings": shown_findings(decision.report)})
+    return cache.deployment(Owner.of(body).key) or body
 
 
 def sooner(*seconds: float | None) -> float | None:

@@ -37,6 +37,8 @@ def example(case: dict[str, Any]) -> str:
     """A case as YAML: what differs from its base, which a comment names."""
     lines = [f"# {SETTINGS[case.get('base', 'unified')]}"]
     lines += [f"# without {path}" for path in case.get("remove", ())]
+    if "before" in case:
+        lines.append("# the same ran before without this change")
     if "configuration" in case:
         lines.append(f"# operator configuration: {json.dumps(case['configuration'])}")
     changed: dict[str, Any] = {}

@@ -109,13 +109,14 @@ SECTIONS: dict[str, tuple[Line, ...]] = {
         Line("PP, PCP and DCP were not part of it", ("POOL008", "POOL009"), ("POOL008: TP", "POOL009: no PP")),
         Line("Restrictions on topology mismatch apply", ("POOL010",), ("POOL010: equal",)),
         Line("The ordering holds as a child of MultiConnector", ("POOL003", "POOL010"), ("POOL010: equal",)),
-        Line("A separate topology namespace: turning KVPP on starts a cold pool", ("POOL003",), ("POOL003: Memcache",), (),
-             ("tests/pool",)),
+        Line("A separate topology namespace: turning KVPP on starts a cold pool", ("POOL003", "POOL050"),
+             ("POOL003: Memcache", "POOL050: the same again"), (), ("tests/pool",)),
     ),
     "Combining Connectors": (
         Line("MultiConnector of MooncakeConnectorV2 and AscendStoreConnector", ("POOL001", "KVT001", "KVT006"), ("POOL001: latest",)),
         Line("Types and roles of the children are validated", ("KVT001", "KVT006", "KVT007"), ("KVT006: none",)),
-        Line("The backend has its own service configuration", ("POOL005", "POOL044", "POOL045", "POOL046", "POOL047"), ("POOL005: its own",)),
+        Line("The backend has its own service configuration",
+             ("POOL005", "POOL044", "POOL045", "POOL046", "POOL047", "POOL048"), ("POOL005: its own",)),
     ),
     "Performance and recommendations": (
         Line("One node: TP8 + EP, 6.25x", ("GAIN001",), ("GAIN001: eight ranks",), (ONE,), (CAPACITY,)),

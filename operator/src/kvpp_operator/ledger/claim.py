@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from kvpp_operator.ports import PortRange
 
+ENGINE_ROLES = ("unified", "prefill", "decode")
 KV, HOST = "kv", "host"
 """Purposes. Others, written by a newer operator, are kept as they are."""
 
@@ -44,7 +45,8 @@ class Holder(NamedTuple):
         return Holder(Owner(self.owner.namespace, self.owner.name, ""), self.role, self.engine, self.revision)
 
     def __str__(self) -> str:
-        return f"{self.role} engine {self.engine} of {self.owner}"
+        what = f"{self.role} engine {self.engine}" if self.role in ENGINE_ROLES else self.role
+        return f"{what} of {self.owner}"
 
 
 class Claim(NamedTuple):

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvpp_operator import names
 from kvpp_operator.ledger.claim import HOST, KV, Claim, Holder, Ledger, Owner
-from kvpp_operator.ports import PortRange, kv_block_length
+from kvpp_operator.ports import SERVICE_PORTS, PortRange, kv_block_length
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from kvpp_operator.manifest import Manifest
 
@@ -42,14 +42,29 @@ def holder_of(manifest: Manifest) -> Holder | None:
     """
     metadata = _map(manifest, "metadata")
     labels = _map(metadata, "labels")
+    if names.POOL in labels:
+        return _service_holder(manifest)
     index = labels.get(names.ENGINE)
     if not (labels.get(names.DEPLOYMENT) and labels.get(names.ROLE) and _is_number(index)):
         return None
+    return Holder(_owner(metadata), str(labels[names.ROLE]), int(str(index)), str(labels.get(names.REVISION, "")))
+
+
+def _service_holder(manifest: Manifest) -> Holder | None:
+    """Of a pool's own pod or workload: the service in the place of a role, its layout in that of a revision."""
+    metadata = _map(manifest, "metadata")
+    labels = _map(metadata, "labels")
+    found = next(_services(manifest), None)
+    if found is None or not labels.get(names.DEPLOYMENT):
+        return None
+    return Holder(_owner(metadata), found[1]["name"], 0, str(labels[names.POOL]))
+
+
+def _owner(metadata: dict[str, Any]) -> Owner:
     references = [reference for reference in metadata.get("ownerReferences") or [] if isinstance(reference, dict)]
     uids = [reference.get("uid") for reference in references if reference.get("kind") == OWNER_KIND]
     uid = next(iter(uids), None) or ""
-    owner = Owner(str(metadata.get("namespace", "")), str(labels[names.DEPLOYMENT]), str(uid))
-    return Holder(owner, str(labels[names.ROLE]), int(str(index)), str(labels.get(names.REVISION, "")))
+    return Owner(str(metadata.get("namespace", "")), str(_map(metadata, "labels")[names.DEPLOYMENT]), str(uid))
 
 
 class Sign(NamedTuple):
@@ -116,6 +131,10 @@ def _claims(manifest: Manifest) -> Iterator[Claim]:
     holder = holder_of(manifest)
     if holder is None:
         return
+    for spec, container in _services(manifest):
+        block = _service_block(container)
+        if spec.get("hostNetwork") is True and block is not None:
+            yield Claim(block, holder, HOST)
     for spec, container in _engines(manifest):
         if spec.get("hostNetwork") is not True:
             continue
@@ -129,11 +148,28 @@ def _claims(manifest: Manifest) -> Iterator[Claim]:
 
 def _engines(manifest: Manifest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Pod specs of a pod or workload that have an engine's container, with it."""
+    return _with_container(manifest, (names.CONTAINER,))
+
+
+def _services(manifest: Manifest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The same of a pool's service."""
+    return _with_container(manifest, SERVICE_PORTS)
+
+
+def _with_container(manifest: Manifest, wanted: Collection[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     for path in POD_SPECS:
         spec = _map(manifest, *path)
         for container in spec.get("containers") or []:
-            if isinstance(container, dict) and container.get("name") == names.CONTAINER:
+            if isinstance(container, dict) and container.get("name") in wanted:
                 yield spec, container
+
+
+def _service_block(container: dict[str, Any]) -> PortRange | None:
+    """Ports that a service's container names, which are one behind the other."""
+    parts = {port.part for port in SERVICE_PORTS[container["name"]]}
+    named = [port for port in container.get("ports") or [] if isinstance(port, dict) and port.get("name") in parts]
+    numbers = [_port(port.get("containerPort")) for port in named]
+    return _block(min(numbers), max(numbers)) if len(numbers) == len(parts) else None
 
 
 def _kv_block(flags: dict[str, str]) -> PortRange | None:

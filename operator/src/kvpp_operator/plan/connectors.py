@@ -34,7 +34,7 @@ def pool_connector(pooling: Pooling, role: ResolvedRole) -> Connector:
             extra["load_async"] = True
     elif layerwise is not None:
         extra = {"backend": "mooncake", "use_layerwise": True, "load_async": False}
-        if "prefetch_layers" in layerwise.model_fields_set:
+        if layerwise.prefetch_layers is not None:
             extra["layerwise_prefetch_layers"] = layerwise.prefetch_layers
     else:
         extra = {"backend": "mooncake", "lookup_rpc_port": "0", "use_layerwise": False}

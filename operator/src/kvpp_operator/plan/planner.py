@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kvpp_operator.api.base import duration_seconds
@@ -27,6 +28,13 @@ def plan_roles(resolved: Resolved) -> Plan:
     """Everything that engines of a role have in common; engines come in with their ports (`with_engines`)."""
     roles = tuple(plan_role(resolved, role) for role in resolved.roles)
     return Plan(resolved, roles, (), plan_pool(resolved, roles[0].image))
+
+
+def pool_on_host(plan: Plan, ports: Mapping[str, int] | None) -> Plan:
+    """Let the pool's service bind these ports of its host. Engines reach it by its Service, whose ports stay."""
+    if plan.pool is None or plan.pool.service is None or ports is None:
+        return plan
+    return replace(plan, pool=replace(plan.pool, service=replace(plan.pool.service, ports=ports)))
 
 
 def with_engines(plan: Plan, ports: EnginePortsByEngine) -> Plan:

@@ -9,8 +9,8 @@ from kvpp_operator.plan.model import EnginePlan, Plan, RolePlan
 from kvpp_operator.render.account import engine_account
 from kvpp_operator.render.budget import disruption_budget
 from kvpp_operator.render.gang import of_engine, pod_group
-from kvpp_operator.render.pool import pool_objects
 from kvpp_operator.render.pool.engine import engine_config, joins
+from kvpp_operator.render.pool.kept import KeptPools, kept_pools, manifests_of
 from kvpp_operator.render.router import router_objects
 from kvpp_operator.render.service import role_service
 from kvpp_operator.render.template import Template, fill, seal, template_hash
@@ -32,15 +32,18 @@ def template(plan: Plan, role: RolePlan) -> Template:
     return {**sealed, **({"config": config} if config else {}), **({"gang": group} if group else {})}
 
 
-def objects(plan: Plan, revision: Revision) -> list[Manifest]:
-    """Everything that the deployment owns, unstamped. The engines come from `revision`, which may be older than the plan's own."""
+def objects(plan: Plan, revision: Revision, pools: KeptPools | None = None) -> list[Manifest]:
+    """Everything that the deployment owns, unstamped. Engines and pools come from what is kept of them, which may be older than
+    the plan's own; None: nothing is yet.
+    """
     name, namespace = plan.resolved.name, plan.resolved.namespace
+    pools = pools or kept_pools(plan, revision, ())
     return [
         engine_account(name, namespace),
         to_manifest(revision, name, namespace),
         *(role_service(name, namespace, role.name) for role in plan.roles),
         *(disruption_budget(name, namespace, role.name) for role in plan.roles),
-        *pool_objects(plan),
+        *manifests_of(pools, name, namespace),
         *router_objects(plan, revision.hash),
         *(kept["config"] for kept in revision.templates.values() if "config" in kept),
         *engines(name, namespace, revision, plan.engines),

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvpp_operator import names
 from kvpp_operator.manifest import Manifest
-from kvpp_operator.report.why import why_not, with_memory
+from kvpp_operator.report.why import WAITING_FOR_POOL, why_not, with_memory
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,9 @@ def engine_states(
     live = {(manifest["kind"], manifest["metadata"]["name"]): manifest for manifest in owned}
     last = {key_in_status(one): one.get("reason", "") for one in before}
     by_engine: dict[tuple[str, ...], list[Manifest]] = {}
-    for pod in pods:
+    for pod in (pods := list(pods)):
         by_engine.setdefault(identity(pod["metadata"].get("labels", {})), []).append(pod)
+    pool = [pod for pod in pods if names.POOL in pod["metadata"].get("labels", {})]
     for engine in wanted:
         workload = live.get((engine.workload["kind"], engine.workload["metadata"]["name"]))
         mine = by_engine.get(identity(engine.labels), [])
@@ -86,7 +87,7 @@ def engine_states(
             ready=ready,
             reason="Ready"
             if ready
-            else with_memory(why_not(workload, mine, size_of(engine.workload), told), before_that),
+            else with_memory(why_not(workload, mine, size_of(engine.workload), told, pool), before_that),
             nodes=tuple(sorted({node for pod in mine if (node := pod.get("spec", {}).get("nodeName"))})),
             kv_port=engine.kv_port,
             kv_port_last=engine.kv_port_last,
@@ -137,7 +138,7 @@ TELLING = (
 """Reasons of events that say why there is no pod, or no container in it. `Unhealthy` is not among them: while a model loads, a
 startup probe fails every ten seconds."""
 
-FROM_EVENTS = ("Starting:", "Creating:", *(f"{reason}:" for reason in TELLING))
+FROM_EVENTS = ("Starting:", "Creating:", WAITING_FOR_POOL, *(f"{reason}:" for reason in TELLING))
 
 
 def unexplained(states: Iterable[EngineState]) -> list[EngineState]:

@@ -64,7 +64,7 @@ def status(report: Report, previous: Mapping[str, Any], now: str) -> dict[str, A
     found = {
         "observedGeneration": report.generation,
         "conditions": [condition(report, verdict, before, now) for verdict in verdicts(report)],
-        "findings": [short_finding(finding) for finding in report.findings[:FINDINGS_LIMIT]],
+        "findings": shown_findings(report),
         "revision": report.revision,
         "updateAvailable": report.update_available,
         "model": report.model,
@@ -200,6 +200,10 @@ def counts(report: Report, role: str) -> dict[str, Any]:
     up = sum(engine.ready for engine in mine)
     updated = sum(engine.revision == report.revision for engine in mine)
     return {"wanted": report.wanted[role], "ready": up, "updated": updated, "summary": f"{up}/{report.wanted[role]}"}
+
+
+def shown_findings(report: Report) -> list[dict[str, Any]]:
+    return [short_finding(finding) for finding in report.findings[:FINDINGS_LIMIT]]
 
 
 def short_finding(finding: Finding) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
+from kvpp_operator import names
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.report.codes import recognise
 
@@ -24,6 +25,9 @@ ASKED_TO_END = (137, 143)
 MEMORY = "; last failure: "
 
 
+WAITING_FOR_POOL = "WaitingForPool:"
+
+
 class Rank(IntEnum):
     """What is said first when pods say different things."""
 
@@ -34,9 +38,10 @@ class Rank(IntEnum):
     TOLD = 3
     EVICTED = 4
     STOPPING = 5
-    CREATING = 6
-    LOADING = 7
-    MISSING = 8
+    WAITING = 6
+    CREATING = 7
+    LOADING = 8
+    MISSING = 9
 
 
 class Word(NamedTuple):
@@ -44,8 +49,16 @@ class Word(NamedTuple):
     text: str
 
 
-def why_not(workload: Manifest | None, pods: Iterable[Manifest], size: int, told: Mapping[str, str]) -> Word:
-    """The first thing that holds the engine up. `told`: events, by the name of the object that they are about."""
+def why_not(
+    workload: Manifest | None,
+    pods: Iterable[Manifest],
+    size: int,
+    told: Mapping[str, str],
+    pool: Iterable[Manifest] = (),
+) -> Word:
+    """The first thing that holds the engine up. `told`: events, by the name of the object that they are about. `pool`: pods of
+    the pool's service.
+    """
     if workload is None:
         return Word(Rank.MISSING, "NotCreated: the engine's workload does not exist yet")
     mine = list(pods)
@@ -58,9 +71,18 @@ def why_not(workload: Manifest | None, pods: Iterable[Manifest], size: int, told
                 Rank.MISSING, f"Starting: {len(mine)} of {size} pods exist" if mine else "Starting: waiting for the pod"
             )
         )
-    return min(
+    first = min(
         words, key=lambda word: word.rank, default=Word(Rank.LOADING, "Loading: the engine runs but is not ready yet")
     )
+    return waiting_for(pool, told) if first.rank == Rank.WAITING else first
+
+
+def waiting_for(pool: Iterable[Manifest], told: Mapping[str, str]) -> Word:
+    """What the pool's own pods say, where one of them says why."""
+    words = [(word, pod["metadata"]["name"]) for pod in pool for word in pod_words(pod, told)]
+    telling = [(word.rank, f"; {name}: {word.text}") for word, name in words if word.rank < Rank.WAITING]
+    why = min(telling, default=(Rank.WAITING, ""))[1]
+    return Word(Rank.WAITING, f"{WAITING_FOR_POOL} its service does not answer yet{why}")
 
 
 def with_memory(word: Word, before: str) -> str:
@@ -93,6 +115,9 @@ def pod_words(pod: Manifest, told: Mapping[str, str]) -> Iterator[Word]:
                 Rank.UNSCHEDULABLE,
                 told_in_full(f"{condition.get('reason', 'Unschedulable')}: {condition.get('message', '')}"),
             )
+    for container in status.get("initContainerStatuses", []):
+        if container.get("name") == names.POOL_WAIT and "running" in container.get("state", {}) and not is_leaving:
+            yield Word(Rank.WAITING, f"{WAITING_FOR_POOL} its service does not answer yet")
     for container in (*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])):
         yield from container_words(container, is_leaving=is_leaving)
     if (event := told.get(pod["metadata"]["name"])) is not None:

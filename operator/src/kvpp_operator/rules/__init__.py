@@ -29,11 +29,13 @@ from kvpp_operator.rules import (
     parallelism,
     paths,
     pod_template,
+    pool_cold,
     pool_config,
     pool_memcache,
     pool_mooncake,
     pool_services,
     pool_support,
+    pool_template,
     raw_features,
     roles,
     router,
@@ -51,7 +53,8 @@ from kvpp_operator.world import World
 
 AREAS = (
     version, roles, model, graph, parallelism, stages, nodes, gain, sizes, context, cache, speculative, drafts, transfer, router,
-    pool_support, pool_config, pool_memcache, pool_services, pool_mooncake, arguments, raw_features, additional_config,
+    pool_support, pool_config, pool_memcache, pool_services, pool_mooncake, pool_template, pool_cold, arguments, raw_features,
+    additional_config,
     additional_bounds, schedulers, environment, pod_template,
     network, claims, limits, effect, build,
 )  # fmt: skip

@@ -23,32 +23,11 @@ class Missing:
     fix: tuple[Edit, ...]
 
 
-def engines_differ(resolved: Resolved) -> Iterator[Missing]:
-    """Features without which the engines would run differently: refused."""
-    spec = resolved.spec
-    if spec.pooling is not None:
-        yield Missing("spec.pooling", spec.pooling.backend, "KV pooling", (Remove("spec.pooling"),))
-
-
 def engines_run_right(resolved: Resolved) -> Iterator[Missing]:
     """Features without which the engines run right: said."""
     spec = resolved.spec
     if spec.rollout.model_fields_set - {"strategy"} or spec.rollout.strategy not in ("Auto", "Recreate"):
         yield Missing("spec.rollout", spec.rollout.strategy, "another rollout than Recreate", (Remove("spec.rollout"),))
-
-
-@rule(
-    "BUILD001",
-    severity="error",
-    evidence="guide",
-    source=SOURCE,
-    message="Not supported by this build yet: {what}.",
-    fix="",
-)
-def not_built_yet(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """A feature that this build lacks and engines need."""
-    for missing in engines_differ(resolved):
-        yield Fact(missing.path, missing.value, missing.fix, {"what": missing.what})
 
 
 @rule(

@@ -7,6 +7,7 @@ from typing import Any
 
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules.base import Fact, Remove, rule
+from kvpp_operator.rules.pool_template import service_template
 from kvpp_operator.world import World
 
 
@@ -66,6 +67,14 @@ def idle_in_roles(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
 
 
 def idle_in_pool(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
+    for written in service_template(resolved):
+        worker = written.pod_template.get("worker") or {}
+        if worker.get("spec") or any((worker.get("metadata") or {}).values()):
+            yield f"{written.path}.podTemplate.worker", None, "a pool's service has no workers"
+    yield from idle_in_external_pool(resolved)
+
+
+def idle_in_external_pool(resolved: Resolved) -> Iterator[tuple[str, Any, str]]:
     pooling = resolved.spec.pooling
     service = pooling.memcache.meta_service if pooling is not None and pooling.memcache is not None else None
     if service is not None and service.external is not None and pooling is not None and pooling.memcache is not None:

@@ -9,6 +9,7 @@ from kvpp_operator.rules.base import Fact, Remove, Set, rule
 from kvpp_operator.rules.environment import places
 from kvpp_operator.rules.fragments import entries, specs
 from kvpp_operator.rules.model import sources
+from kvpp_operator.rules.pool_template import service_template
 from kvpp_operator.world import World
 
 LIMITS = "docs/install.md, config.allow: hostPath and hostNetwork can be limited by the operator's allow-lists"
@@ -43,7 +44,7 @@ def host_path_not_allowed(resolved: Resolved, _: World) -> Iterator[Fact]:
             claim = {"claimName": "weights"}
             fix = (Remove(f"{path}.hostPath"), Set(f"{path}.persistentVolumeClaim", claim))
             yield Fact(f"{path}.hostPath.path", source.host_path.path, fix, words)
-    for written in places(resolved):
+    for written in (*places(resolved), *service_template(resolved)):
         for fragment_path, spec in specs(written):
             for place, volume in entries(fragment_path, spec, "volumes"):
                 host = volume.get("hostPath")
@@ -63,7 +64,14 @@ def host_path_not_allowed(resolved: Resolved, _: World) -> Iterator[Fact]:
 def host_network_not_allowed(resolved: Resolved, _: World) -> Iterator[Fact]:
     """The host network in a namespace that may not use it."""
     allowed = resolved.configuration.allow.host_network_namespaces
-    if resolved.spec.networking.host_network and allowed is not None and resolved.namespace not in allowed:
+    if allowed is None or resolved.namespace in allowed:
+        return
+    words = {"namespace": resolved.namespace, "allowed": ", ".join(allowed) or "no namespace"}
+    if resolved.spec.networking.host_network:
         path = "spec.networking.hostNetwork"
-        words = {"namespace": resolved.namespace, "allowed": ", ".join(allowed) or "no namespace"}
         yield Fact(path, value=True, fix=(Set(path, value=False),), words=words)
+    for written in service_template(resolved):
+        for fragment_path, spec in specs(written):
+            if spec.get("hostNetwork") is True:
+                path = f"{fragment_path}.hostNetwork"
+                yield Fact(path, value=True, fix=(Remove(path),), words=words)

@@ -6,6 +6,7 @@ it print a line and *exit 0*, so a Deployment would loop in Completed (launch fa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -32,7 +33,10 @@ def is_integer(text: str) -> bool:
 
 
 TRUTH = Form("true or false", lambda text: text.lower() in ("true", "false", "0", "1"))
-TEXT = Form("text", lambda _: True)
+TEXT = Form(
+    "one line of text, without $(…)", lambda text: text.isprintable() and bool(text.strip()) and "$(" not in text
+)
+"""The file has a line for each key, and `$(NAME)` is filled in when a pod starts."""
 
 
 def tls(prefix: str, *, package: bool = True) -> dict[str, Form]:
@@ -104,7 +108,10 @@ EVICT_DEFAULTS = {EVICT_HIGH: 90, EVICT_LOW: 80}
 
 LEASE = "ock.mmc.meta.lease_ttl_ms"
 
-SIZE = Form("a size such as 1GB or 512MB", lambda text: text.rstrip("KMGTBkmgtb").isdigit())
+SIZE = Form(
+    "a size such as 1GB or 512MB",
+    lambda text: re.fullmatch(r"[0-9]+([KMGT]?B|[KMGT])?", text, re.IGNORECASE | re.ASCII) is not None,
+)
 HCOM = "ock.mmc.local_service.hcom"
 
 LOCAL: Mapping[str, Form] = {
@@ -140,7 +147,7 @@ LOCAL: Mapping[str, Form] = {
 }
 """mmc-local.conf."""
 
-STORAGE = "ubsio."
+STORAGE = re.compile(r"ubsio\.[a-z0-9_.]+", re.IGNORECASE | re.ASCII)
 """Keys of the SSD tier, handed on to its own library."""
 
 LOCAL_OWNED: Mapping[str, str] = {

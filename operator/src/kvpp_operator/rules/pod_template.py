@@ -11,6 +11,7 @@ from kvpp_operator.rules import paths
 from kvpp_operator.rules.base import Fact, Remove, Set, rule
 from kvpp_operator.rules.environment import places
 from kvpp_operator.rules.fragments import containers, entries, metadata, specs
+from kvpp_operator.rules.pool_template import service_containers, service_template
 from kvpp_operator.world import World
 
 CONTRACT = "contract, podTemplate (docs/nodes.md): command, args and what fields own are refused in the engine's pods"
@@ -128,7 +129,7 @@ def devices_through_the_template(resolved: Resolved, _: World) -> Iterator[Fact]
 def operators_label(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A label of the operator's own."""
     own = set(names.base_labels("x"))
-    for written in places(resolved):
+    for written in (*places(resolved), *service_template(resolved)):
         for path, found in metadata(written):
             for part in ("labels", "annotations"):
                 held = found.get(part)
@@ -148,11 +149,12 @@ def operators_label(resolved: Resolved, _: World) -> Iterator[Fact]:
 )
 def fragment_of_the_wrong_shape(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A list in a fragment that is none, or entries without a name."""
-    for written in places(resolved):
+    for written in (*places(resolved), *service_template(resolved)):
         for path, spec in specs(written):
             yield from misshapen(path, spec, KEYED_LISTS)
-        for path, container in containers(written):
-            yield from misshapen(path, container, ("env", "volumeMounts", "ports", "envFrom"))
+    engines = (found for written in places(resolved) for found in containers(written))
+    for path, container in (*engines, *service_containers(resolved)):
+        yield from misshapen(path, container, ("env", "volumeMounts", "ports", "envFrom"))
 
 
 def misshapen(path: str, fragment: Mapping[str, Any], lists: tuple[str, ...]) -> Iterator[Fact]:

@@ -36,6 +36,10 @@ def files(resolved: Resolved) -> Iterator[Files]:
         yield f"{BASE}.localConfig", memcache.local_config, keys.LOCAL, keys.LOCAL_OWNED
 
 
+def is_storage(path: str, key: str) -> bool:
+    return path.endswith("localConfig") and keys.STORAGE.fullmatch(key) is not None
+
+
 @rule(
     "POOL030",
     severity="error",
@@ -48,7 +52,7 @@ def unknown_memcache_key(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A key that memcache's configuration does not have."""
     for path, given, known, _owned in files(resolved):
         for key, value in given.items():
-            if key not in known and not (path.endswith("localConfig") and key.startswith(keys.STORAGE)):
+            if key not in known and not is_storage(path, key):
                 meant = shape.closest(key, known)
                 place = paths.below(path, key)
                 fix: tuple[Edit, ...] = (Remove(place),)
@@ -86,9 +90,10 @@ def bad_memcache_value(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A value that memcache's configuration does not take."""
     for path, given, known, owned in files(resolved):
         for key, value in given.items():
-            if key in known and key not in owned and not known[key].takes(value):
+            form = keys.TEXT if is_storage(path, key) else known.get(key, keys.TEXT)
+            if key not in owned and not form.takes(value):
                 place = paths.below(path, key)
-                yield Fact(place, value, (Remove(place),), {"key": key, "form": known[key].words})
+                yield Fact(place, value, (Remove(place),), {"key": key, "form": form.words})
 
 
 @rule(

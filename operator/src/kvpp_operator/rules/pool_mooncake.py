@@ -60,6 +60,32 @@ def unknown_mooncake_key(resolved: Resolved, _: World) -> Iterator[Fact]:
             )
 
 
+SWITCHES = ("preferred_segment", "prefer_alloc_in_same_node", "enable_ssd_offload")
+TEXTS = ("device_name", "ssd_offload_path", "tenant_id")
+
+
+@rule(
+    "POOL048",
+    severity="error",
+    evidence="guide",
+    source='launch facts 4.3: mooncake.json; JSON: the text "false" counts as true',
+    message="{key} of mooncake.json must be {expected}.",
+    fix="",
+)
+def wrong_kind_of_mooncake_value(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A value of mooncake.json of the wrong type."""
+    mooncake = mooncake_of(resolved)
+    for key, value in mooncake.config.items() if mooncake is not None else ():
+        expected = None
+        if key in SWITCHES and not isinstance(value, bool):
+            expected = "true or false, without quotes"
+        elif key in TEXTS and not isinstance(value, str):
+            expected = "text"
+        if expected is not None:
+            place = f"{MOONCAKE}.config.{key}"
+            yield Fact(place, value, (Remove(place),), {"key": key, "expected": expected})
+
+
 MASTER_OWNED = ("port", "rpc_port", "metrics_port", "rpc_address", "enable_http_metadata_server")
 TRANSFER_TIMEOUT = 10000
 """Milliseconds of both variables below, as rendered (launch facts 11.1)."""
@@ -79,6 +105,7 @@ def master_flags(mooncake: Mooncake) -> Iterator[tuple[list[int], str, str]]:
     for index, token in enumerate(arguments):
         if token.startswith("-"):
             name, equals, value = token.lstrip("-").partition("=")
+            name = name.partition(" ")[0]
             following = arguments[index + 1] if index + 1 < len(arguments) else ""
             taken = [index] if equals or following.startswith("-") or not following else [index, index + 1]
             yield taken, name.replace("-", "_"), value if equals else following if len(taken) > 1 else ""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from kvpp_operator.api.base import quantity_bytes
 from kvpp_operator.api.pooling import Mooncake
-from kvpp_operator.catalogue.pools import LARGEST_SHARE
+from kvpp_operator.catalogue.pools import LARGEST_SHARE, default_ports
+from kvpp_operator.ports import LAST_PORT
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules import shape
 from kvpp_operator.rules.base import Fact, Remove, Set, rule
@@ -18,7 +20,9 @@ from kvpp_operator.rules.pool_support import pool_roles
 from kvpp_operator.world import World
 
 GIB = 2**30
-ADDRESS = re.compile(r"(?P<host>[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})\Z")
+LABEL = r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+ADDRESS = re.compile(rf"(?P<host>{LABEL}(\.{LABEL})*\.?|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{{1,5}})\Z")
+LONGEST_NAME = 253
 MOONCAKE = "spec.pooling.mooncake"
 
 
@@ -44,7 +48,24 @@ def addresses(resolved: Resolved) -> Iterator[tuple[str, str]]:
 
 def is_address(text: str) -> bool:
     found = ADDRESS.match(text)
-    return found is not None and 1 <= int(found["port"]) <= 65535  # noqa: PLR2004 - ports
+    return found is not None and is_host(found["host"]) and 1 <= int(found["port"]) <= LAST_PORT
+
+
+def is_host(text: str) -> bool:
+    """A name, or an IP address: what looks like one has to be one."""
+    if text.startswith("[") or text.replace(".", "").isdigit():
+        try:
+            ipaddress.ip_address(text.strip("[]"))
+        except ValueError:
+            return False
+    return len(text) <= LONGEST_NAME
+
+
+def corrected(text: str, port: int) -> str:
+    """What was meant, as far as it can be told: a URL's address, a host with the service's own port."""
+    bare = re.sub(r"^[a-z]+://", "", text).strip().rstrip("/")
+    host = f"[{bare}]" if bare.count(":") > 1 and not bare.startswith("[") else bare.rstrip(":")
+    return next((guess for guess in (bare, f"{host}:{port}") if is_address(guess)), shape.EXAMPLES["address"])
 
 
 @rule(
@@ -59,8 +80,9 @@ def address_unreadable(resolved: Resolved, _: World) -> Iterator[Fact]:
     """An address that is not host:port."""
     for path, address in addresses(resolved):
         if not is_address(address):
-            bare = re.sub(r"^[a-z]+://", "", address).strip().rstrip("/")
-            yield Fact(path, address, (Set(path, bare if is_address(bare) else shape.EXAMPLES["address"]),))
+            service = "mooncake-master" if path.startswith(MOONCAKE) else "meta-service"
+            part = "store" if path.endswith("configStoreAddress") else "rpc"
+            yield Fact(path, address, (Set(path, corrected(address, default_ports(service)[part])),))
 
 
 @rule(

@@ -17,8 +17,6 @@ SOURCE = "/etc/kvpp-pool-source"
 """Where the init container sees the ConfigMap."""
 
 CONFIG, FILES, HUGE = "pool-config", "pool-files", "huge-pages"
-WAIT = "wait-for-pool"
-LAYOUT_ANNOTATION = f"{names.DOMAIN}/pool"
 
 GROUP_JOIN_SECONDS = "1200"
 """All ranks join the pool's group while others still load (guides of GLM-5.2 set it; launch facts 4.2)."""
@@ -125,7 +123,7 @@ def wait_container(plan: Plan, role: RolePlan) -> list[dict[str, Any]]:
         ]
     return [
         {
-            "name": WAIT,
+            "name": names.POOL_WAIT,
             "image": role.image,
             "imagePullPolicy": role.pull_policy,
             "command": command,
@@ -166,4 +164,4 @@ def lent_bytes(pool: PoolPlan, role: RolePlan) -> int:
 def pool_annotations(plan: Plan, role: RolePlan) -> dict[str, str]:
     """Put the layout's identity on each pod, and so in the revision's hash."""
     pool = joins(plan, role)
-    return {LAYOUT_ANNOTATION: pool.layout.identity} if pool is not None else {}
+    return {names.POOL: pool.layout.identity} if pool is not None else {}

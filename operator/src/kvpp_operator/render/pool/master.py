@@ -25,13 +25,20 @@ def master_objects(plan: Plan) -> list[Manifest]:
 def pod_template(plan: Plan) -> dict[str, Any]:
     container = {
         "name": CONTAINER,
-        "command": ["mooncake_master"],
-        "args": arguments(plan),
+        **program(plan),
         "resources": {"requests": {"cpu": "1", "memory": "2Gi"}},
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108 - a mount point
         **probes(),
     }
     return pod(plan, container, token=False, annotations={}, volumes=[])
+
+
+def program(plan: Plan) -> dict[str, list[str]]:
+    """In the engine's own image its entrypoint loads CANN, which that master wants, and then runs its arguments."""
+    _, service = pool_and_service(plan)
+    if not service.version:
+        return {"args": ["mooncake_master", *arguments(plan)]}
+    return {"command": ["mooncake_master"], "args": arguments(plan)}
 
 
 def arguments(plan: Plan) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from kvpp_operator import names
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import Plan
-from kvpp_operator.plan.pool import pooled_role
+from kvpp_operator.pool_layout import pooled_role
 from kvpp_operator.render.pool.service import metadata, pool_and_service, selector
 
 HTTP_PARTS = ("http", "metrics")

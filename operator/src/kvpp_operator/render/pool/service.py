@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from kvpp_operator import names
+from kvpp_operator.catalogue.pools import default_ports
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import Plan
-from kvpp_operator.plan.pool import PoolPlan, PoolService
+from kvpp_operator.plan.pool import MemcachePlan, PoolPlan, PoolService
 from kvpp_operator.render.merge import merge_pod
-
-POOL = f"{names.DOMAIN}/pool"
-"""Label of a pool's own pods; its value is the layout's identity."""
 
 USER = 65532
 CONFIG_HASH = f"{names.DOMAIN}/pool-config"
@@ -26,7 +24,7 @@ def pool_and_service(plan: Plan) -> tuple[PoolPlan, PoolService]:
 
 def selector(plan: Plan) -> dict[str, str]:
     pool, _ = pool_and_service(plan)
-    return {names.DEPLOYMENT: plan.resolved.name, POOL: pool.layout.identity}
+    return {names.DEPLOYMENT: plan.resolved.name, names.POOL: pool.layout.identity}
 
 
 def metadata(plan: Plan) -> dict[str, Any]:
@@ -49,8 +47,14 @@ def account(plan: Plan) -> Manifest:
 
 
 def cluster_service(plan: Plan, more: dict[str, str] | None = None) -> Manifest:
-    """Put a fixed address in front of the pod: clients resolve its name once. `more` narrows the selector."""
-    _, service = pool_and_service(plan)
+    """Put a fixed address in front of the pod: clients resolve its name once. `more` narrows the selector.
+
+    Its ports are those that engines are told; on a host the pod binds others.
+    """
+    pool, service = pool_and_service(plan)
+    told = default_ports(service.kind) | {"rpc": pool.rpc.port}
+    if isinstance(pool.backend, MemcachePlan):
+        told["store"] = pool.backend.store.port
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -59,8 +63,7 @@ def cluster_service(plan: Plan, more: dict[str, str] | None = None) -> Manifest:
             "type": "ClusterIP",
             "selector": {**selector(plan), **(more or {})},
             "ports": [
-                {"name": part, "port": number, "targetPort": part, "protocol": "TCP"}
-                for part, number in service.ports.items()
+                {"name": part, "port": told[part], "targetPort": part, "protocol": "TCP"} for part in service.ports
             ],
         },
     }
