@@ -43,6 +43,7 @@ STARTED = "from kvpp_devcluster import isolation; import sys; sys.exit(isolation
 @pytest.fixture(autouse=True)
 def _nothing_is_left() -> Iterator[None]:
     machine.prepare({}, say=print)
+    controlgroups.remove()  # of a run that was killed
     before = machine.footprint()
     yield
     deadline = time.monotonic() + SECONDS

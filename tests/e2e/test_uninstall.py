@@ -15,8 +15,8 @@ LEDGER = "kvppportledger.serving.kvpp.io/default"
 CRDS = ("kvppdeployments.serving.kvpp.io", "kvppportledgers.serving.kvpp.io")
 NAMESPACE = "leaving"
 # The namespace controller deletes, finds pods, and looks again after half of their longest grace period (pkg/controller/
-# namespace, ResourcesRemainingError): with the default of 2m that alone takes 80 s, although an idle engine ends in 6 s.
-SHORT = {"unified": {"shutdownTimeout": "1m"}}
+# namespace, ResourcesRemainingError): with the default of 2m that alone takes 80 s, although an idle engine ends in 7 s.
+SHORT = {"unified": {"shutdownTimeout": "30s"}}
 
 
 def test_uninstall_leaves_the_definitions_and_nothing_else(operated: Place) -> None:

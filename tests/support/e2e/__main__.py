@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from e2e import images
-from kvpp_devcluster import cache, components, hosts, isolation, lws, machine, programs
+from kvpp_devcluster import cache, components, controlgroups, hosts, isolation, lws, machine, programs
 from kvpp_devcluster.processes import ProgramError
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def main() -> int:
         return 1
     logs = cache.root() / "e2e" / "logs"
     os.environ |= {"KVPP_E2E_IMAGES": str(archives), "KVPP_E2E_LOGS": str(logs), "KVPP_E2E_KEEP": "1" * chosen.keep}
+    controlgroups.remove()  # of a run that was killed
     before = machine.footprint()
     code = isolation.run(scenarios(chosen.only or SCENARIOS, more, limited=not chosen.keep))
     left = left_over(before)

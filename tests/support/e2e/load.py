@@ -45,14 +45,12 @@ async def failure_of(http: aiohttp.ClientSession, url: str) -> str:
     return "" if HANDED_OVER.search(text) else text
 
 
-async def until_members(place: Place, namespace: str, name: str, wanted: dict[str, int], *, seconds: float) -> float:
-    """Wait until every router pod has these engines behind it; return how long it took."""
+async def until_members(place: Place, namespace: str, name: str, wanted: dict[str, int], *, seconds: float) -> None:
+    """Wait until every router pod has these engines behind it."""
     routers = f"serving.kvpp.io/deployment={name},app.kubernetes.io/component=router"
     addresses = [pod["status"]["podIP"] for pod in place.pods(namespace, routers)]
-    started = time.monotonic()
 
     def look() -> bool:
         return all(members(address) == wanted for address in addresses)
 
     await asyncio.to_thread(place.until, f"routers have {wanted} behind them", look, seconds=seconds, poll_seconds=0.1)
-    return time.monotonic() - started
