@@ -98,15 +98,16 @@ async def test_requests_survive_the_deletion_of_a_prefill_pod(
 ) -> None:
     gone = operated.pods(served, f"{ENGINES}=prefill")[0]["metadata"]["name"]
     answered: list[Answered] = []
-    load = asyncio.create_task(keep_asking(http, url, answered))
+    enough = asyncio.Event()
+    load = asyncio.create_task(keep_asking(http, url, answered, enough))
     await asyncio.sleep(2)
     deleted = time.monotonic()
     operated.cluster.kubectl("delete", "pod", gone, "-n", served, "--wait=false")
     await until_members(operated, served, NAME, {"prefill": 1, "decode": 1}, seconds=15)
     took = time.monotonic() - deleted
     await until_members(operated, served, NAME, {"prefill": 2, "decode": 1}, seconds=90)
-    load.cancel()
-    await asyncio.wait([load])
+    enough.set()
+    await load
     before = [one.failure for one in answered if one.failure and one.began < deleted + took]
     after = [one.failure for one in answered if one.failure and one.began >= deleted + took]
     operated.say(

@@ -24,11 +24,11 @@ class Answered:
     """Empty when the answer came, and by way of prefill and decode."""
 
 
-async def keep_asking(http: aiohttp.ClientSession, url: str, answered: list[Answered]) -> None:
-    """Ask without a pause, `AT_ONCE` at a time, until cancelled."""
+async def keep_asking(http: aiohttp.ClientSession, url: str, answered: list[Answered], enough: asyncio.Event) -> None:
+    """Ask without a pause, `AT_ONCE` at a time. The last answers are waited for: KV that nobody fetches holds up prefill's end."""
 
     async def ask_on() -> None:
-        while True:
+        while not enough.is_set():
             began = time.monotonic()
             answered.append(Answered(began, await failure_of(http, url)))
 
