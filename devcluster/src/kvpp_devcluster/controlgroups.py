@@ -78,6 +78,12 @@ def _make_room(root: Path) -> None:
     (root / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
 
 
+def is_of_another(path: str) -> bool:
+    """Whether a control group belongs to another run that is alive."""
+    pids = [part.removeprefix(PREFIX) for part in path.split("/") if part.startswith(PREFIX)]
+    return any(int(pid) != os.getpid() and Path("/proc", pid).exists() for pid in pids)
+
+
 def remove() -> None:
     """Remove groups whose starter is gone, from the leaves up; the kernel refuses as long as a process is in one."""
     deadline = time.monotonic() + EMPTY_SECONDS
@@ -90,8 +96,7 @@ def remove() -> None:
 def _remove_once() -> list[Path]:
     left = []
     for top in sorted(ROOT.rglob(f"{PREFIX}*")):
-        pid = int(top.name.removeprefix(PREFIX))
-        if pid != os.getpid() and Path("/proc", str(pid)).exists():
+        if is_of_another(str(top)):
             continue
         for folder, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):  # busy: the caller looks again

@@ -110,7 +110,7 @@ def footprint() -> Footprint:
 def _control_groups() -> frozenset[str]:
     ours = controlgroups.ROOT.rglob(f"{controlgroups.PREFIX}*")
     escaped = (found for name in ESCAPED for found in controlgroups.ROOT.rglob(name))
-    return frozenset(map(str, (*ours, *escaped)))
+    return frozenset(path for path in map(str, (*ours, *escaped)) if not controlgroups.is_of_another(path))
 
 
 def _lines(*command: str) -> list[str]:
@@ -118,11 +118,13 @@ def _lines(*command: str) -> list[str]:
 
 
 def _namespaces() -> frozenset[str]:
-    found = set()
+    found: set[str] = set()
     for process in Path("/proc").glob("[0-9]*"):
-        for kind in ("net", "pid"):
-            try:
-                found.add((process / "ns" / kind).readlink().name)
-            except OSError:  # it has just ended
-                continue
+        try:
+            groups = (process / "cgroup").read_text().replace("\n", "/")
+            is_door = (process / "comm").read_text() == "unshare\n"  # of a run, at its outside: ends with it
+            if not is_door and not controlgroups.is_of_another(groups):
+                found |= {(process / "ns" / kind).readlink().name for kind in ("net", "pid")}
+        except OSError:  # it has just ended
+            continue
     return frozenset(found)

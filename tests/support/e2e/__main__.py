@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,7 @@ PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "e2e")
 # The order is the order of running: every scenario leaves the cluster as it found it, the last one takes the operator away.
 SCENARIOS = ("hosts", "prefill_decode", "two_nodes", "host_network", "uninstall")
 LIMIT_SECONDS = 1800
+LOGS_KEPT = 4
 SETTLE_SECONDS = 10.0
 PROGRAMS = (*components.PROGRAMS, *hosts.PROGRAMS, *lws.PROGRAMS, "kubectl", "helm")
 STARTED = time.monotonic()
@@ -53,7 +56,7 @@ def main() -> int:
     if not chosen.only and pytest("-q", ISOLATION):
         say("whatever ran inside could leave traces on this machine: nothing was started")
         return 1
-    logs = cache.root() / "e2e" / "logs"
+    logs = new_logs()
     os.environ |= {"KVPP_E2E_IMAGES": str(archives), "KVPP_E2E_LOGS": str(logs), "KVPP_E2E_KEEP": "1" * chosen.keep}
     controlgroups.remove()  # of a run that was killed
     before = machine.footprint()
@@ -63,6 +66,15 @@ def main() -> int:
         say(f"left over: {line}")
     say(f"nothing is left of the cluster; its logs are in {logs}" if not left else "the machine is not as it was")
     return code or (1 if left else 0)
+
+
+def new_logs() -> Path:
+    """A folder of this run's own: somebody else may run scenarios at the same time."""
+    folder = cache.root() / "e2e"
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in sorted(folder.glob("logs-*"), key=lambda path: path.stat().st_mtime)[: -LOGS_KEPT + 1]:
+        shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="logs-", dir=folder))
 
 
 def pytest(*arguments: str | Path) -> int:
