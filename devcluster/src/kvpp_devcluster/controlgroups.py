@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import sys
 import time
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def _make_room(root: Path) -> None:
 
 def is_of_another(path: str) -> bool:
     """Whether a control group belongs to another run that is alive."""
-    pids = [part.removeprefix(PREFIX) for part in path.split("/") if part.startswith(PREFIX)]
+    pids = re.findall(rf"{PREFIX}(\d+)", path)
     return any(int(pid) != os.getpid() and Path("/proc", pid).exists() for pid in pids)
 
 
