@@ -253,6 +253,8 @@ async def test_what_an_apply_would_not_remove_is_no_reason_to_write(
 
 
 def content(manifest: Manifest) -> Manifest:
-    """Leave out what the cluster's controllers write in their time."""
-    meta = {name: manifest["metadata"].get(name) for name in ("labels", "annotations", "generation")}
+    """Leave out what the cluster's controllers write in their time: status, and the Deployment controller's count."""
+    meta = {name: manifest["metadata"].get(name) for name in ("labels", "generation")}
+    notes = manifest["metadata"].get("annotations", {})
+    meta["annotations"] = {name: note for name, note in notes.items() if not name.startswith("deployment.kubernetes.io/")}
     return {name: value for name, value in manifest.items() if name != "status"} | {"metadata": meta}

@@ -44,12 +44,15 @@ class LeaderWorkerSetController:
         return (self._process,) if self._process else ()
 
     def start(self) -> None:
-        """Return when the webhooks answer and are registered: the next LeaderWorkerSet is taken."""
+        """Return when the webhooks answer: the next LeaderWorkerSet is taken."""
         plane = self._control_plane
         self._directory.mkdir(mode=0o700)
         port, health_port = free_port(plane.address), free_port(plane.address)
         documents = self._manifests()
         hooks = [document for document in documents if document["kind"].endswith("WebhookConfiguration")]
+        # Webhooks first: an object or a pod made before they are registered would lack what they add, and never get it. As in
+        # an installation they refuse while nobody answers.
+        self._apply([self._by_url(hook, port) for hook in hooks])
         self._apply([document for document in documents if document not in hooks])
         self._wait_for_crd()
         kubeconfig = plane.kubeconfig_for_service_account(NAMESPACE, SERVICE_ACCOUNT)
@@ -63,7 +66,6 @@ class LeaderWorkerSetController:
         )
         try:
             self._wait_for_webhooks(port)
-            self._apply([self._by_url(hook, port) for hook in hooks])
         except BaseException:
             self.stop()
             raise
