@@ -256,5 +256,7 @@ def content(manifest: Manifest) -> Manifest:
     """Leave out what the cluster's controllers write in their time: status, and the Deployment controller's count."""
     meta = {name: manifest["metadata"].get(name) for name in ("labels", "generation")}
     notes = manifest["metadata"].get("annotations", {})
-    meta["annotations"] = {name: note for name, note in notes.items() if not name.startswith("deployment.kubernetes.io/")}
+    meta["annotations"] = {
+        name: note for name, note in notes.items() if not name.startswith("deployment.kubernetes.io/")
+    }
     return {name: value for name, value in manifest.items() if name != "status"} | {"metadata": meta}

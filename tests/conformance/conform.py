@@ -21,6 +21,7 @@ from kvpp_conformance import check  # noqa: E402
 
 from kvpp_operator.versions import NEWEST_PINNED, RELEASES  # noqa: E402
 
+Judged = tuple[corpus.Line, check.Verdict]
 PINNED = [release.name for release in RELEASES if release.name != "latest"]
 
 
@@ -47,13 +48,14 @@ def main() -> int:
     written, gated = list(corpus.written(versions)), list(corpus.gated(versions))
     drawn = list(corpus.generated(options.count, options.seed, versions))
     say(f"{len(written) + len(drawn)} accepted command lines, {len(gated)} behind gates, for {', '.join(versions)}")
-    verdicts = [*judged(written, start=True), *judged(drawn, start=options.start)]
+    lines = [line | {"start": True} for line in written + gated] + [line | {"start": options.start} for line in drawn]
+    verdicts = judged(lines)
     wrong = [
         f"accepted by us, refused by {line['version']}: {line['id']}: {verdict}\n    {' '.join(line['argv'])}"
         for line, verdict in verdicts
-        if is_refused(verdict)
+        if "rule" not in line and is_refused(verdict)
     ]
-    cases = shown(gated)
+    cases = shown(verdicts)
     wrong += [
         f"refused by us, accepted by the release: {rule}: {case}"
         for (rule, case), is_shown in cases.items()
@@ -61,21 +63,22 @@ def main() -> int:
     ]
     for text in wrong[:40]:
         print(text)
-    print(f"{len(verdicts) + len(cases) - len(wrong)} passed, {len(wrong)} failed")
+    print(f"{len(written) + len(drawn) + len(cases) - len(wrong)} passed, {len(wrong)} failed")
     return 1 if wrong or not verdicts else 0
 
 
-def judged(lines: list[corpus.Line], *, start: bool) -> list[tuple[corpus.Line, check.Verdict]]:
+def judged(lines: list[corpus.Line]) -> list[Judged]:
     by_id = {(line["version"], line["id"]): line for line in lines}
-    return [(by_id[verdict["version"], verdict["id"]], verdict) for verdict in check.verdicts(lines, say, start=start)]
+    return [(by_id[verdict["version"], verdict["id"]], verdict) for verdict in check.verdicts(lines, say)]
 
 
-def shown(gated: list[corpus.Line]) -> dict[tuple[str, str], bool]:
+def shown(verdicts: list[Judged]) -> dict[tuple[str, str], bool]:
     """For each case of a rule with evidence `parser` or `check`: does the release refuse at least one of its processes?"""
     refused: dict[tuple[str, str], bool] = {}
-    for line, verdict in judged(gated, start=True):
-        case = (line["rule"], line["id"].rsplit(" ", 1)[0])
-        refused[case] = refused.get(case, False) or is_refused(verdict)
+    for line, verdict in verdicts:
+        if "rule" in line:
+            case = (line["rule"], line["id"].rsplit(" ", 1)[0])
+            refused[case] = refused.get(case, False) or is_refused(verdict)
     return refused
 
 

@@ -3,7 +3,7 @@
 In, one JSON object a line:
 
     {"id": any, "version": "0.30.0rc2", "argv": ["serve", MODEL, ...], "env": {NAME: value},
-     "model": {"attention": "MLA" | "SFA" | "GQA" | "MQA" | "Hybrid", "layers": int, "config": {...}}, "chip": "A3",
+     "model": {"attention": "MLA" | "SFA" | "GQA" | "MQA" | "Hybrid", "layers": int, "config": {...}}, "chip": "A3", "start": bool,
      "expect": {"parser" | "kvpp" | "start": "ok" | "refused" | a regular expression for the message}}
 
 `version`: a release of vLLM Ascend or `latest` (the newest one there is). `model`: what the weights would say;
@@ -30,6 +30,8 @@ from kvpp_conformance.environment import Say
 from kvpp_conformance.releases import NEWEST, PAIRS
 from kvpp_conformance.session import Engine
 
+ANY_CHIP = "A3"
+"""For what no chip changes: the parser and KVPPConfig."""
 PARTS = ("parser", "kvpp", "start")
 Line = dict[str, Any]
 Verdict = dict[str, Any]
@@ -43,13 +45,16 @@ def read(files: Iterable[Path], releases: Iterable[str]) -> list[Line]:
 
 
 def verdicts(lines: Iterable[Line], say: Say, *, start: bool = False) -> Iterator[Verdict]:
-    """One verdict a line, release by release. One process each: commands cost about a millisecond, a start 20 s or more."""
-    ordered = sorted(lines, key=_group)
+    """One verdict a line, release by release; `start` holds for lines that do not say it themselves.
+
+    One process for a release and chip: commands cost about a millisecond, a process 20 s or more.
+    """
+    ordered = sorted(({"start": start} | line for line in lines), key=_group)
     for (release, chip), group in groupby(ordered, key=_group):
         commands = list(group)
         with Engine(release, chip=chip, say=say) as engine:
             say(f"{release}: {len(commands)} commands")
-            requests = ({"do": "check", "start": start, **_request(line)} for line in commands)
+            requests = ({"do": "check", **_request(line)} for line in commands)
             for line, answer in zip(commands, engine.ask(requests), strict=True):
                 yield {"id": line["id"], "version": line["version"], **answer, "expected": is_expected(line, answer)}
 
@@ -70,11 +75,11 @@ def _is(expected: str | None, said: str | None) -> bool:
 
 def _request(line: Line) -> Line:
     env = {name: str(value) for name, value in (line.get("env") or {}).items()}
-    return {"argv": line["argv"], "env": env, "model": line.get("model") or {}}
+    return {"argv": line["argv"], "env": env, "model": line.get("model") or {}, "start": line["start"]}
 
 
 def _group(line: Line) -> tuple[str, str]:
-    return _release(line), line.get("chip", "A3")
+    return _release(line), line.get("chip", ANY_CHIP) if line["start"] else ANY_CHIP
 
 
 def _release(line: Line) -> str:
