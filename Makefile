@@ -35,8 +35,10 @@ test: setup ## Run every test but the long ones
 	@pytest -m "not long and not e2e"
 
 .PHONY: test-long
-test-long: setup ## Run the long property tests (minutes to hours)
+test-long: setup ## Run the long property tests, and 10,000 random specs past the engines' own parsers (an hour or more)
 	@pytest -m long
+	@python -m kvpp_conformance generate --check
+	@python tests/conformance/conform.py --versions all --count 10000
 
 .PHONY: e2e
 e2e: setup ## Run our own images on real kubelets, end to end (needs root; E2E="--only hosts" and the like)
@@ -59,6 +61,8 @@ generate-engine-flags: setup ## Read the flag catalogues from the real parsers (
 
 .PHONY: conformance
 conformance: setup ## Ask the newest engine's own parser and checks (VERSIONS=all: every release)
+	@python -m kvpp_conformance check --start --quiet --versions $(or $(VERSIONS),newest) tests/conformance/known.jsonl
+	@python -m kvpp_conformance agree --versions $(or $(VERSIONS),newest)
 	@python tests/conformance/conform.py --versions $(or $(VERSIONS),newest)
 
 .PHONY: images

@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     for command in (env, generate, check, agree):
         command.add_argument(
             "--versions", nargs="+", default=["all"], metavar="VERSION",
-            help="vLLM Ascend releases, or vLLM versions, or all (default)",
+            help="vLLM Ascend releases, or vLLM versions, newest, or all (default)",
         )  # fmt: skip
     return parser
 

@@ -12,14 +12,14 @@ VLLM = tuple(dict.fromkeys(PAIRS.values()))
 
 
 def ascend(names: list[str]) -> list[str]:
-    """The vLLM Ascend releases that are meant: all for `all`, and a vLLM version means each release made for it.
+    """The vLLM Ascend releases that are meant: `all`, `newest`, and a vLLM version means each release made for it.
 
     Raises ValueError for a name that is neither.
     """
     if names == ["all"]:
         return list(PAIRS)
     chosen: list[str] = []
-    for name in names:
+    for name in (NEWEST if name == "newest" else name for name in names):
         meant = [name] if name in PAIRS else [release for release, vllm in PAIRS.items() if vllm == name]
         if not meant:
             raise ValueError(f"unknown version {name}: known are {', '.join([*PAIRS, *VLLM])}")
