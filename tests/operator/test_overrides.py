@@ -171,7 +171,6 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.long  # failed once while code changed under it: to be looked at before it is a quick test again
 @pytest.mark.parametrize("pipeline", [1, 2], ids=["one node", "two nodes"])
 def test_what_the_server_refuses_is_told_and_the_old_engines_serve_on(
     user: Cluster, operator: Operator, local_cluster: LocalCluster, pipeline: int

@@ -13,6 +13,7 @@ from kvpp_operator.rules import (
     additional_bounds,
     additional_config,
     arguments,
+    balancing,
     build,
     cache,
     claims,
@@ -55,7 +56,7 @@ AREAS = (
     version, roles, model, graph, parallelism, stages, nodes, gain, sizes, context, cache, speculative, drafts, transfer, router,
     pool_support, pool_config, pool_memcache, pool_services, pool_mooncake, pool_template, pool_cold, arguments, raw_features,
     additional_config,
-    additional_bounds, schedulers, environment, pod_template,
+    additional_bounds, schedulers, balancing, environment, pod_template,
     network, claims, limits, effect, build,
 )  # fmt: skip
 

@@ -52,8 +52,8 @@ def graph_mode_without_context(resolved: Resolved, _: World) -> Iterator[Fact]:
     "PCP011",
     severity="error",
     evidence="check",
-    until="0.29.0rc1",
-    source="vLLM 0.28 and 0.29 ParallelConfig: PCP does not support data parallelism; vLLM 0.30 has no such check",
+    until="0.28.0rc1",
+    source="vLLM 0.28 ParallelConfig: PCP does not support data parallelism; vLLM Ascend 0.29 lifts that, vLLM 0.30 has no such check",
     message="vLLM Ascend {release} does not start with PCP and data parallelism together.",
     fix="or set data to 1, or engine.version to {first}",
 )

@@ -134,37 +134,18 @@ def events_with_a_pool(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "PAR011",
     severity="error",
-    evidence="guide",
-    source="launch facts 1.2 rule 33: no release and no guide knows elastic EP with KVPP; contract, kv blocks: they are as long as "
-    "DP says",
-    message="Elastic EP changes data parallelism while the engine runs; KVPP has no support for it, and kv ports and NPUs are "
-    "planned for parallelism.data.",
+    evidence="check",
+    source="vLLM 0.28 to 0.30 ParallelConfig: elastic EP needs EPLB; vLLM Ascend platform.py, _validate_eplb_config: EPLB is always "
+    "asynchronous and then excludes elastic EP; launch facts 1.2 rule 33",
+    message="Elastic EP does not start on Ascend: it needs EPLB, and the EPLB of vLLM Ascend excludes it.",
     fix="",
 )
 def elastic_expert_parallelism(resolved: Resolved, _: World) -> Iterator[Fact]:
     """Elastic EP."""
     for role in resolved.roles:
-        if role.kvpp or resolved.is_disaggregated:
-            for argument in flagged(role, "--enable-elastic-ep"):
-                if is_true(argument.value):
-                    yield Fact(argument.path, argument.flag, argument.removal)
-
-
-@rule(
-    "PAR014",
-    severity="error",
-    evidence="check",
-    source="vLLM 0.28 to 0.30 ParallelConfig: elastic EP needs enable_eplb",
-    message="Elastic EP moves experts by EPLB; the engine does not start with it unless --enable-eplb is there too.",
-    fix="or add --enable-eplb",
-)
-def elastic_without_balancing(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """Elastic EP without EPLB."""
-    for role in resolved.roles:
-        if not any(is_true(argument.value) for argument in flagged(role, "--enable-eplb")):
-            for argument in flagged(role, "--enable-elastic-ep"):
-                if is_true(argument.value):
-                    yield Fact(argument.path, argument.flag, argument.removal)
+        for argument in flagged(role, "--enable-elastic-ep"):
+            if is_true(argument.value):
+                yield Fact(argument.path, argument.flag, argument.removal)
 
 
 @rule(

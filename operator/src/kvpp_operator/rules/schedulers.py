@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kvpp_operator.resolve import Resolved, ResolvedRole
-from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
+from kvpp_operator.rules.base import Fact, Set, rule
 from kvpp_operator.rules.values import Place, is_true, scheduling, wins
 from kvpp_operator.world import World
 
@@ -176,54 +176,29 @@ def short_first_on_decode(resolved: Resolved, _: World) -> Iterator[Fact]:
             yield Fact(place.path, place.value, place.removal)
 
 
-def dynamic_balancing(role: ResolvedRole) -> Place | None:
-    """The key that switches dynamic EPLB on: itself, or a place to record expert maps."""
-    place = wins(role, "eplb_config", "dynamic_eplb")
-    if place is not None and is_true(place.value):
-        return place
-    recording = wins(role, "eplb_config", "expert_map_record_path")
-    return recording if recording is not None and recording.value is not None else None
+OFFLOAD_PRECONDITIONS = (
+    "vLLM Ascend 0.28 to 0.30 SparseKVOffloadConfig: sparse attention, no context parallelism, no pipeline"
+)
 
 
 @rule(
-    "SCHED008",
+    "SCHED013",
     severity="error",
     evidence="check",
-    source="launch facts 11.1 (Dynamic EPLB): dynamic EPLB without DYNAMIC_EPLB=true in the environment asserts at start",
-    message="Dynamic expert load balancing needs DYNAMIC_EPLB=true in the environment; without it the engine asserts "
-    "at start.",
+    source=OFFLOAD_PRECONDITIONS,
+    message="Sparse KV offload is for SFA models without PCP, DCP or pipeline parallelism; {why}.",
     fix="",
 )
-def dynamic_eplb_without_environment(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """Dynamic EPLB without its environment variable."""
+def offload_beside_parallelism(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Sparse KV offload beside a layout or a model that it does not take."""
     for role in resolved.roles:
-        place = dynamic_balancing(role)
-        env = {variable.name: variable.value or "" for variable in role.env}
-        is_set = env.get("DYNAMIC_EPLB", "").lower() in ("true", "1") or env.get("EXPERT_MAP_RECORD") == "true"
-        if place is not None and not is_set:
-            yield Fact(place.path, place.value, (variable_added(role, "DYNAMIC_EPLB", "true"),))
-
-
-def variable_added(role: ResolvedRole, name: str, value: str) -> Edit:
-    """The role's environment with one variable set."""
-    names = [variable.name for variable in role.role.env]
-    index = names.index(name) if name in names else len(names)
-    return Set(f"{role.path}.env[{index}]", {"name": name, "value": value})
-
-
-@rule(
-    "SCHED009",
-    severity="error",
-    evidence="guide",
-    source="launch facts 7.1: DYNAMIC_EPLB is for Model Runner V1, V2 raises",
-    message="Dynamic expert load balancing runs on Model Runner V1 only, but this engine needs V2 ({why}).",
-    fix="",
-)
-def dynamic_eplb_on_the_new_runner(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """Dynamic EPLB on Model Runner V2."""
-    for role in resolved.roles:
-        place = dynamic_balancing(role)
-        if place is not None and role.runs_model_runner_v2:
-            why = "prefillContext" if role.prefill_context > 1 else "the draft with pipeline"
-            removal = (Remove(place.path), *(edit for edit in place.removal if edit.path != place.path))
-            yield Fact(place.path, place.value, removal, {"why": why})
+        place = wins(role, "sparse_kv_offload_config", "enabled")
+        reasons = {
+            "this model has no indexer": resolved.model is not None and resolved.model.attention != "SFA",
+            "prefillContext is more than 1": role.prefill_context > 1,
+            "decodeContext is more than 1": role.role.parallelism.decode_context > 1,
+            "pipeline is more than 1": role.pipeline > 1,
+        }
+        why = ", ".join(reason for reason, holds in reasons.items() if holds)
+        if place is not None and is_true(place.value) and why:
+            yield Fact(place.path, place.value, place.removal, {"why": why})

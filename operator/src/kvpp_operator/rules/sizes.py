@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
 from kvpp_operator.rules.given import of_role
+from kvpp_operator.rules.values import is_true
 from kvpp_operator.world import World
 
 SCHEDULER = "vLLM 0.28 to 0.30 SchedulerConfig.verify_max_model_len"
@@ -60,6 +61,28 @@ def more_sequences_than_the_default_step(resolved: Resolved, _: World) -> Iterat
         if sequences is not None and sequences > DEFAULT_STEP and not is_said and not is_other:
             edits = (Set(f"{path}.maxNumBatchedTokens", sequences),)
             yield Fact(f"{path}.maxNumSeqs", sequences, edits, {"step": DEFAULT_STEP})
+
+
+@rule(
+    "SIZE004",
+    severity="error",
+    evidence="check",
+    source="vLLM 0.28 to 0.30 EngineArgs.create_engine_config: with LoRA a step holds each sequence with all its draft tokens",
+    message="With LoRA and drafts a step holds every sequence with its draft tokens: maxNumBatchedTokens must be {value} or more.",
+    fix="or lower maxNumSeqs",
+)
+def adapters_with_drafts(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """LoRA and drafts with a step that does not hold them."""
+    for role in resolved.roles:
+        scheduler, drafts = role.scheduler, role.speculative
+        has_adapters = any(argument.flag == "--enable-lora" and is_true(argument.value) for argument in of_role(role))
+        sequences, step = scheduler.max_num_seqs, scheduler.max_num_batched_tokens
+        if not has_adapters or drafts is None or sequences is None:
+            continue
+        needed = sequences * (drafts.tokens + 1)
+        if needed > (DEFAULT_STEP if step is None else step):
+            path = f"{role.path}.scheduler.maxNumBatchedTokens"
+            yield Fact(path, needed, (Set(path, needed),))
 
 
 @rule(
