@@ -29,7 +29,7 @@ TESTS = Path(__file__).parents[2]
 ISOLATION = TESTS / "devcluster" / "test_isolation.py"
 PYTEST = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "e2e")
 # The order is the order of running: every scenario leaves the cluster as it found it, the last one takes the operator away.
-SCENARIOS = ("hosts", "prefill_decode", "two_nodes", "host_network", "uninstall")
+SCENARIOS = ("hosts", "preflight", "prefill_decode", "two_nodes", "host_network", "uninstall")
 LIMIT_SECONDS = 1800
 LOGS_KEPT = 4
 SETTLE_SECONDS = 10.0
