@@ -41,6 +41,11 @@ def test_what_the_engine_needs_is_told() -> None:
     }  # fmt: skip
 
 
+def test_cpus_are_a_quantity() -> None:
+    fewer = {"spec": {"containers": [{"name": "vllm", "resources": {"requests": {"cpu": "1500m"}}}]}}
+    assert needs(target(prefill__podTemplate=fewer), 1)["cpus"] == 2
+
+
 def test_the_engines_image_and_volumes_in_exec_form_and_no_secrets() -> None:
     secret: dict[str, Any] = {"apiKeySecretRef": {"name": "keys", "key": "api"}}
     made = pod(**secret)

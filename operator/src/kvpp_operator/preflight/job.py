@@ -84,7 +84,7 @@ def needs(target: Target, npus: int) -> dict[str, Any]:
         "npus": npus,
         "shm": quantity_bytes(str(shm)),
         "hugepages": quantity_bytes(str(pages)),
-        "cpus": int(requests.get("cpu", 0)),
+        "cpus": quantity_bytes(str(requests.get("cpu", "0"))),
         "transfer": "--kv-transfer-config" in words and target.role != "unified",
         "files": [*files, *([f"{model}/config.json"] if model else [])],
     }
