@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 import specs
 import yaml
 from operator_process import Cluster, Operator, eventually
+from typer.testing import CliRunner
 
 from kvpp_operator import names
+from kvpp_operator.cli.app import app
 
 pytestmark = pytest.mark.cluster
 
@@ -40,6 +43,16 @@ def costs(user: Cluster) -> list[str]:
     return [finding["message"] for finding in findings if finding["rule"] == "POOL050"]
 
 
+def live_findings(user: Cluster, body: dict[str, Any]) -> list[dict[str, Any]]:
+    """What `kvpp validate --live` says of the cost, before anything is applied."""
+    document = yaml.safe_dump({**body, "metadata": {"name": "demo", "namespace": user.namespace}})
+    environment = {"KUBECONFIG": str(user.cluster.kubeconfig)}
+    result = CliRunner().invoke(app, ["validate", "--live", "-o", "json", "-"], input=document, env=environment)
+    assert result.exit_code == 0, result.output
+    findings = json.loads(result.stdout)["documents"][0]["findings"]
+    return [finding for finding in findings if finding["rule"] == "POOL050"]
+
+
 @pytest.mark.usefixtures("operator")
 def test_scaling_leaves_the_meta_service_and_a_threshold_replaces_it_once(user: Cluster) -> None:
     user.apply(specs.deployment(SPLIT))
@@ -53,9 +66,11 @@ def test_scaling_leaves_the_meta_service_and_a_threshold_replaces_it_once(user: 
 
     edited = specs.deployment(SPLIT, prefill__replicas=8, pooling__memcache__metaConfig=THRESHOLD)
     scaled = uids(user, names.ENGINE)
+    [told_before] = live_findings(user, edited)
     user.apply(edited)
     told = eventually(lambda: costs(user), what="the cost in status.findings")
     assert "metaConfig ock.mmc.evict_threshold_high default → 85" in told[0]
+    assert told == [told_before["message"]]
     eventually(lambda: len(uids(user)) == 2 and not set(uids(user).values()) & set(before.values()))
     eventually(lambda: not costs(user), what="the cost is not said any more once all is up")
     user.wait("demo", "Ready")

@@ -48,11 +48,12 @@ def validate(
     files: Files,
     output: Annotated[ReportFormat, typer.Option("-o", "--output", help="Form of the report.")] = ReportFormat.TEXT,
     config: ConfigFile = None,
+    live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
 ) -> None:
     """Judge every document: 0 nothing worse than warnings, 1 errors, 2 unreadable input."""
     from kvpp_operator.cli import judging, reports
 
-    batch = judging.judge_files(files, config)
+    batch = judging.judge_files(files, config, live=live)
     sys.stdout.write(reports.FORMATS[output](batch))
     raise typer.Exit(batch.exit_code)
 

@@ -20,7 +20,7 @@ CONFIG_OWNED = {
     "protocol": "the operator: Ascend's transport is the only one",
 }
 CONFIG_KNOWN = (*CONFIG_OWNED, "device_name", "preferred_segment", "prefer_alloc_in_same_node", "enable_ssd_offload",
-                "ssd_offload_path", "tenant_id")  # fmt: skip
+                "ssd_offload_path", "tenant_id", "local_buffer_size")  # fmt: skip
 
 
 @rule(
