@@ -151,7 +151,7 @@ class Service:
 
 def ask(address: str, port: int, path: str) -> tuple[int, str]:
     """Status and body; the connection is kept alive, as Prometheus does."""
-    connection = http.client.HTTPConnection(address, port, timeout=5)
+    connection = http.client.HTTPConnection(address, port, timeout=60)
     with contextlib.closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -16,9 +16,6 @@ from kvpp_operator.render.pool.config import local_conf
 from kvpp_operator.render.pool.meta_service import config
 from kvpp_operator.rules import memcache_keys
 
-pytestmark = pytest.mark.long
-"""The real packages, one process after the other: `make test-long` until pooling is part of the build."""
-
 ADDRESS = "127.0.0.1"
 
 

@@ -18,7 +18,7 @@ from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.pool import plan_pool
 from kvpp_operator.render.pool import pool_objects
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long]
+pytestmark = pytest.mark.cluster
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
 """As pods have: one address each, and the same ports."""

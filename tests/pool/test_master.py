@@ -18,9 +18,6 @@ from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.pool import plan_pool
 from kvpp_operator.render.pool.master import arguments
 
-pytestmark = pytest.mark.long
-"""The real packages, one process after the other: `make test-long` until pooling is part of the build."""
-
 ADDRESS = "127.0.0.1"
 LIBRARIES = (ROOT / "images" / "pool" / "debian-packages").read_text().split()
 """What its package leaves to the system."""

@@ -16,9 +16,6 @@ from kvpp_operator.plan.pool import plan_pool
 from kvpp_operator.render.pool.config import local_conf
 from kvpp_operator.render.pool.meta_service import config
 
-pytestmark = pytest.mark.long
-"""The real packages, one process after the other: `make test-long` until pooling is part of the build."""
-
 ADDRESS = "127.0.0.1"
 
 
