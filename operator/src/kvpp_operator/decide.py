@@ -23,9 +23,13 @@ from kvpp_operator.report.status import Outcome as Ports
 from kvpp_operator.report.status import Report
 from kvpp_operator.revision import Revision, newest
 from kvpp_operator.rules import Judgement, judge
+from kvpp_operator.rules.base import Finding
 from kvpp_operator.world import World
 
 WORKLOADS = ("Deployment", "LeaderWorkerSet")
+
+COLD_POOL = "POOL050"
+"""The rule that says what a change costs a pool: before anything is applied, and until all is up."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
         wanted=wanted_engines(planned.plan, manifests),
         report=replace(
             report,
+            findings=still_true(planned),
             revision=planned.revision.hash,
             update_available=planned.fresh.hash if planned.fresh.hash != planned.revision.hash else "",
             model=planned.plan.roles[0].served_name,
@@ -83,6 +88,14 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
         ),
         settled=settled,
     )
+
+
+def still_true(planned: Planned) -> tuple[Finding, ...]:
+    """Findings without the cost of a change that is over: no older pool is remembered any more, and what is left goes now."""
+    pools = planned.pools
+    is_over = pools is not None and not pools.remembered and len(pools.applied) <= 1
+    found = planned.judgement.findings
+    return tuple(finding for finding in found if not (is_over and finding.rule == COLD_POOL))
 
 
 def ports_of(plan: Plan, settled: Settled | None) -> Ports:

@@ -16,7 +16,7 @@ from kvpp_operator.controller.claims import Claims
 from kvpp_operator.controller.engines import explain, release
 from kvpp_operator.controller.gather import gather
 from kvpp_operator.controller.routers import tidy
-from kvpp_operator.decide import Decision, surviving
+from kvpp_operator.decide import COLD_POOL, Decision, surviving
 from kvpp_operator.manifest import Owner, key_of
 from kvpp_operator.pipeline import stored_revisions
 from kvpp_operator.report.apis import missing
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.configuration import Configuration
     from kvpp_operator.manifest import DeploymentKey, Manifest
-
-WARNED_FIRST = "POOL050"
-"""The rule whose finding stands in the status before anything is applied."""
 
 RETRY_SECONDS = 10.0
 """After a refusal: a quota may be raised, an object deleted or a port freed without an event that reaches us."""
@@ -87,11 +84,7 @@ async def warn_first(decision: Decision, cluster: Cluster, cache: Cache, body: M
     """
     before = body.get("status") or {}
     known = [finding.get("rule") for finding in before.get("findings") or ()]
-    if (
-        decision.wished is None
-        or WARNED_FIRST not in (f.rule for f in decision.report.findings)
-        or WARNED_FIRST in known
-    ):
+    if decision.wished is None or COLD_POOL not in (f.rule for f in decision.report.findings) or COLD_POOL in known:
         return body
     await apply_status(cluster, cache, body, {**before, "findings": shown_findings(decision.report)})
     return cache.deployment(Owner.of(body).key) or body

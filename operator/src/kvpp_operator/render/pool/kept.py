@@ -92,13 +92,18 @@ def keep(
     if fresh is None:
         return KeptPools(others)
     kept = newest.get(fresh.pool)
-    if kept is not None and (kept.wish == fresh.wish or kept.manifests == fresh.manifests):
-        chosen = kept  # or the wish was said differently and means the same
+    if kept is not None and (kept.wish == fresh.wish or means_the_same(kept, fresh)):
+        chosen = kept
     else:
         chosen = replace(fresh, number=known[-1].number + 1 if known else 1)
     applied = (chosen, *others)
     remembered = () if settled and chosen is kept else tuple(one for one in known if one not in applied)
     return KeptPools(applied, remembered)
+
+
+def means_the_same(kept: PoolRevision, fresh: PoolRevision) -> bool:
+    """Whether the wish was only said differently. An existing pool has no manifests; it is another one at another address."""
+    return kept.manifests == fresh.manifests and (bool(fresh.manifests) or kept.settings == fresh.settings)
 
 
 def kept_pools(plan: Plan, revision: Revision, owned: Collection[Manifest]) -> KeptPools:
