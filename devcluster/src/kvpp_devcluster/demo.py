@@ -1,6 +1,6 @@
 """The main job, shown: examples applied to a cluster, the operator beside it, a table of what becomes of them.
 
-    demo [--cluster local|current] [--keep] FILE|DIR...
+    demo [--cluster local|current] [--keep] [--picture FILE.svg] FILE|DIR...
 
 `local` is the control plane of this package with simulated NPU nodes. `current` is the cluster of your kubeconfig: only
 the CRDs are installed there, and the operator runs here, against it.
@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -79,12 +81,13 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--cluster", choices=("local", "current"), default="local")
     parser.add_argument("--keep", action="store_true", help="leave everything running until Ctrl-C")
+    parser.add_argument("--picture", type=Path, help="also draw what came out, as SVG")
     parser.add_argument("files", nargs="+")
     chosen = parser.parse_args(arguments)
     console = Console()
     try:
         with place_for(chosen.cluster, console) as place:
-            return show(place, [Path(file) for file in chosen.files], console, keep=chosen.keep)
+            return show(place, [Path(file) for file in chosen.files], console, keep=chosen.keep, picture=chosen.picture)
     except ProgramError as problem:
         console.print(Text(str(problem), style="red"))
         return 2
@@ -114,7 +117,7 @@ def current_cluster() -> Place:
     return Place(kubectl, {}, Path(os.environ.get("TMPDIR", "/tmp")), is_local=False)  # noqa: S108 - only a log file
 
 
-def show(place: Place, files: list[Path], console: Console, *, keep: bool) -> int:
+def show(place: Place, files: list[Path], console: Console, *, keep: bool, picture: Path | None) -> int:
     definitions = output_of("crd")
     place.kubectl("apply", "--server-side", "-f", "-", input=definitions)
     wait_until_served(place)
@@ -127,6 +130,8 @@ def show(place: Place, files: list[Path], console: Console, *, keep: bool) -> in
     try:
         names = [name for file in files for name in apply_file(place, file, console)]
         verdict = watch(place, operator, names, console)
+        if picture:
+            draw(place, picture)
         if keep:
             console.print(
                 f"Running until Ctrl-C: KUBECONFIG={place.environment.get('KUBECONFIG', '')} kubectl -n {NAMESPACE} get kvpp"
@@ -213,6 +218,17 @@ def watch(place: Place, operator: Process, names: list[str], console: Console) -
         f"{ready} of {len(found)} deployments Ready, {len(found) - ready - len(waiting)} refused with reasons, {len(waiting)} not settled"
     )
     return 1 if waiting or not ready else 0
+
+
+def draw(place: Place, picture: Path) -> None:
+    """What a reader of the README sees: the two listings, as a terminal shows them."""
+    console = Console(record=True, file=io.StringIO(), width=118)
+    for kind in ("kvpp", "pods"):
+        console.print(Text(f"$ kubectl get {kind}", style="bold"))
+        console.print(Text(place.kubectl("get", kind, "--namespace", NAMESPACE)))
+    # rich names a font on the Web; the reader's own monospace font will do.
+    svg = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="make demo"), flags=re.DOTALL)
+    picture.write_text(svg, "utf-8")
 
 
 def condition(item: dict[str, Any], kind: str) -> dict[str, Any]:
