@@ -148,7 +148,7 @@ def unknown_pool_key(resolved: Resolved, _: World) -> Iterator[Fact]:
 @rule(
     "POOL025",
     severity="error",
-    evidence="check",
+    evidence="guide",
     source='launch facts 1.2 rule 29 and 4.1: switches are JSON booleans (the text "false" counts as true), sizes whole numbers',
     message="{key} must be {expected}.",
     fix="",
