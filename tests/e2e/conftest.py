@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 STARTED = time.monotonic()
 
 
+HERE = Path(__file__).parent
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.e2e)
+    for item in items:  # of the whole run
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.e2e)
 
 
 @pytest.fixture(scope="session")
