@@ -10,6 +10,7 @@ import pytest
 import specs
 import yaml
 
+from kvpp_operator.cli import documents
 from kvpp_operator.cli.schema import CommandShape, ValidateShape
 
 GOOD = yaml.safe_dump(specs.deployment(specs.DISAGGREGATED))
@@ -36,6 +37,19 @@ OTHER = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"
 def test_validate_exits_by_what_it_found(kvpp: Any, what: str, text: str | bytes, code: int) -> None:
     for form in ("text", "json", "sarif"):
         assert kvpp("validate", "-o", form, "-", input=text).exit_code == code, (what, form)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("12:30", "12:30"), ("1:30.5", "1:30.5"), ("2026-11-30", "2026-11-30"), ("yes", True), ("off", False), ("010", 8), ("0x10", 16),
+        ("1_000", 1000), ("8e0", "8e0"), ("~", None), ("0.30", 0.3),
+    ],
+)  # fmt: skip
+def test_a_value_is_read_as_kubectl_reads_it(written: str, read: object) -> None:
+    [document] = documents.documents("-", f"a: {written}".encode())
+    assert isinstance(document, documents.Document)
+    assert document.body == {"a": read}
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,10 +23,18 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     """JSON's data model: no dates, no duplicate keys, keys are text."""
 
 
-Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+def resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """YAML 1.1 as kubectl reads it: no dates, and 12:30 is text, not a number to the base of 60."""
+    kept: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        plain = [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+        kept[first] = [(TEXT, SEXAGESIMAL), *plain]
+    return kept
+
+
+TEXT = "tag:yaml.org,2002:str"
+SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?\Z")
+Loader.yaml_implicit_resolvers = resolvers()
 
 
 def mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:
