@@ -186,6 +186,15 @@ def test_startup_has_one_budget_on_all_ranks_and_in_the_engine() -> None:
         assert (budget, told["VLLM_ENGINE_READY_TIMEOUT_S"], told["HCCL_CONNECT_TIMEOUT"]) == (2700, "2700", "2700")
 
 
+@pytest.mark.parametrize(("budget", "connect"), [("30s", "120"), ("2m", "120"), ("3h", "7200")])
+def test_hccl_gets_a_timeout_that_it_takes(budget: str, connect: str) -> None:
+    for pod in pods(
+        specs.deployment(specs.DISAGGREGATED, prefill__parallelism__pipeline=2, prefill__startupTimeout=budget)
+    ):
+        told = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
+        assert told["HCCL_CONNECT_TIMEOUT"] == connect
+
+
 def test_the_grace_period_holds_all_that_happens_in_it() -> None:
     """preStop, the drain, and the end of the workers."""
     head, worker = pods(

@@ -18,8 +18,8 @@ from kvpp_operator.render.tokens import PortRef
 
 EnvVars = list[dict[str, Any]]
 
-HCCL_CONNECT_LIMIT = 7200
-"""Upper end of HCCL_CONNECT_TIMEOUT, seconds (launch facts 12.5)."""
+HCCL_CONNECT_LEAST, HCCL_CONNECT_MOST = 120, 7200
+"""Seconds that HCCL_CONNECT_TIMEOUT takes (launch facts 12.5)."""
 
 TRANSFER_TIMEOUT_MILLISECONDS = "10000"
 """3000 by default, too short under load; a pool's lease must stay above it (launch facts 11.1)."""
@@ -66,7 +66,7 @@ def timeouts(role: RolePlan) -> dict[str, str]:
     """The startup probe's budget and the engine's own limits belong together: the shortest one decides."""
     return {
         "VLLM_ENGINE_READY_TIMEOUT_S": str(role.startup_seconds),
-        "HCCL_CONNECT_TIMEOUT": str(min(role.startup_seconds, HCCL_CONNECT_LIMIT)),
+        "HCCL_CONNECT_TIMEOUT": str(min(max(role.startup_seconds, HCCL_CONNECT_LEAST), HCCL_CONNECT_MOST)),
     }
 
 
