@@ -46,5 +46,8 @@ def test_edits_mean_the_document_as_it_was() -> None:
 
 def test_edit_in_words() -> None:
     assert str(Set("spec.unified.graphMode", "Eager")) == "set spec.unified.graphMode to Eager"
-    assert str(Set("a", {"b": [True, None]})) == "set a to {b: [true, nothing]}"
+    assert str(Set("a", {"b": [True, None]})) == "set a to {b: [true, null]}"
+    assert (
+        str(Set("a", ["8", "x", "yes", "", "1.5", "0x8", "8Gi"])) == 'set a to ["8", x, "yes", "", "1.5", "0x8", 8Gi]'
+    )
     assert str(Remove("a[0]")) == "remove a[0]"

@@ -61,12 +61,18 @@ class ClaimSource(Model):
     path: Annotated[Path | None, Field(description="Folder of the weights in the volume.")] = None
 
 
+ABSOLUTE = r"^/+(([^/.]|\.[^/.]|\.\.[^/])[^/]*(/+|$)|\.(/+|$))*$"
+"""An absolute path without a step back, which the API server refuses in a pod's host path."""
+REPO = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?$"
+"""A repository of a model hub, not its web address."""
+
+
 class HostPathSource(Model):
-    path: Annotated[Path, Field(pattern=r"^/", description="Folder of the weights, the same on every node.")]
+    path: Annotated[Path, Field(pattern=ABSOLUTE, description="Folder of the weights, the same on every node.")]
 
 
 class HubSource(Model):
-    repo: Annotated[Text, Field(description="`organisation/name`.")]
+    repo: Annotated[Text, Field(pattern=REPO, description="`organisation/name`.")]
     revision: Annotated[Text | None, Field(description="Branch, tag or commit.")] = None
     token_secret_ref: Annotated[SecretKey | None, Field(description="Access token, handed over by environment.")] = None
 

@@ -140,13 +140,17 @@ class Spec(Model):
         return {name: role for name in ROLES if (role := present[name]) is not None}
 
 
+Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
+"""A DNS label."""
+
+
 class Metadata(Model):
     """The part of an object's metadata that rendering needs; everything else is ignored."""
 
     model_config = {**Model.model_config, "extra": "ignore"}
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)]
-    namespace: str = "default"
+    name: Label
+    namespace: Label = "default"
     uid: str = ""
     generation: int = 0
 

@@ -68,6 +68,10 @@ def settle_default(schema: Schema) -> None:
         del schema["default"]
 
 
+BOUNDS_OF_TEXT = ("pattern", "maxLength")
+"""What an API server asks of the text in an int-or-string; numbers pass it."""
+
+
 def unwrapped(node: Schema, definitions: dict[str, Schema], path: str) -> Schema:
     """References inlined, `X | None` become X, int | str become int-or-string."""
     node = dict(node)
@@ -77,7 +81,9 @@ def unwrapped(node: Schema, definitions: dict[str, Schema], path: str) -> Schema
         return node
     real = [choice for choice in choices if choice.get("type") != "null"]
     if node.get(f"{EXTENSION}int-or-string"):
-        return {key: value for key, value in node.items() if key not in ("type", "pattern")}
+        texts = [choice for choice in real if choice.get("type") == "string"]
+        bounds = {key: value for text in texts for key, value in text.items() if key in BOUNDS_OF_TEXT}
+        return {key: value for key, value in node.items() if key not in ("type", "pattern")} | bounds
     if len(real) != 1:
         raise NotStructuralError(f"{path}: a union has no structural form")
     if node.get("default", ...) is None:

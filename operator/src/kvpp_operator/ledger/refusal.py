@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from kvpp_operator.ledger.window import Window
 
 
+MOST_NAMED = 4
+"""Reserved ranges that a message names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exhausted:
     """No run of the windows is long enough. Numbers are ports, as they were before anything was given."""
@@ -34,6 +38,8 @@ class Exhausted:
         places = ", ".join(map(str, self.windows))
         blocks = "1 block" if len(self.lengths) == 1 else f"{len(self.lengths)} blocks, the longest {self.lengths[0]}"
         top = f"{self.top[0]} holds most of it: {self.top[1]} ports" if self.top else "nobody holds a port of it"
+        kept = [str(block) for window in self.windows for block in window.reserved if block.overlaps(window.block)]
+        top += f"; reserved for others: {', '.join(kept[:MOST_NAMED])}" if kept else ""
         return (
             f"{self.purpose} ports of {' and '.join(self.roles)}: {self.needed} needed ({blocks}), but {places} has "
             f"{self.free} free, the longest run {self.longest}; {top}"

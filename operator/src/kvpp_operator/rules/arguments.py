@@ -8,7 +8,7 @@ from kvpp_operator.engine_flags import Argument as Use
 from kvpp_operator.engine_flags import ParsedArguments, Problem, requirements
 from kvpp_operator.ownership import BY_FLAG, BY_JSON_KEY, Owned
 from kvpp_operator.resolve import Resolved
-from kvpp_operator.rules.base import Fact, Remove, rule
+from kvpp_operator.rules.base import Fact, Remove, Set, rule
 from kvpp_operator.rules.environment import places
 from kvpp_operator.rules.given import Argument, everywhere, of_role, words_of
 from kvpp_operator.world import World
@@ -82,7 +82,7 @@ def unknown_flag(resolved: Resolved, _: World) -> Iterator[Fact]:
 def bad_value(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A value that the parser refuses."""
     for use, problem, removal in problems(resolved):
-        if problem.kind not in (*UNKNOWN, *STRAY) and use.flag not in SECRETS:
+        if problem.kind not in (*UNKNOWN, *STRAY) and use.flag not in SECRETS and not glued(use):
             value = use.values[0] if use.values else named(use)
             yield Fact(removal[0].path, value, removal, {"why": problem.message, "nearest": nearest(problem)})
 
@@ -98,7 +98,14 @@ def bad_value(resolved: Resolved, _: World) -> Iterator[Fact]:
 def stray_word(resolved: Resolved, _: World) -> Iterator[Fact]:
     """A word that belongs to no flag, or a second model."""
     for use, problem, removal in problems(resolved):
-        if problem.kind in STRAY:
+        apart = glued(use)
+        if apart:
+            hidden = apart.replace("_", "-").startswith(SECRETS)
+            fix = removal if hidden else (Set(removal[0].path, apart),)
+            text = HIDDEN if hidden else use.text
+            words = {"why": f"{text!r} is one word; a flag and its value are two, or one with ="}
+            yield Fact(removal[0].path, text, fix, words)
+        elif problem.kind in STRAY:
             yield Fact(removal[0].path, named(use), removal, {"why": problem.message})
 
 
@@ -115,6 +122,12 @@ def flag_of_another_project(resolved: Resolved, _: World) -> Iterator[Fact]:
     for use, problem, removal in problems(resolved):
         if problem.kind in UNKNOWN and is_elsewhere(use):
             yield Fact(removal[0].path, named(use), removal)
+
+
+def glued(use: Use) -> str:
+    """Flag and value that someone wrote as one word, as the engine would take them: `--seed=1`; empty for other words."""
+    flag, _, value = use.text.partition(" ")
+    return f"{flag}={value.strip()}" if flag.startswith("-") and "=" not in flag and value.strip() else ""
 
 
 def is_elsewhere(use: Use) -> bool:

@@ -32,8 +32,10 @@ CONTRACT = "contract, kv blocks; launch facts 2.1: an engine reserves DP x PP x 
 )
 def no_room(resolved: Resolved, world: World) -> Iterator[Fact]:
     """No room in the window for the kv blocks."""
-    path = "spec.networking.kvPorts" if resolved.spec.networking.kv_ports else "spec.networking"
-    fix: tuple[Edit, ...] = (Remove("spec.networking.kvPorts"),) if resolved.spec.networking.kv_ports else ()
+    networking = resolved.spec.networking
+    path = "spec.networking.kvPorts" if networking.kv_ports else "spec.networking"
+    given = {"kvPorts": networking.kv_ports, "reservedPorts": networking.reserved_ports}
+    fix: tuple[Edit, ...] = tuple(Remove(f"spec.networking.{name}") for name, value in given.items() if value)[:1]
     window = str(resolved.kv_window)
     if not resolved.spec.networking.host_network:
         answer = pod_network_plan(resolved)

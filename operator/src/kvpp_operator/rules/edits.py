@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -67,9 +69,13 @@ def take(node: Any, parts: tuple[paths.Part, ...]) -> None:
 def plain(value: Any) -> str:
     """A value as a user would write it in YAML, on one line."""
     if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "nothing"}[value]
+        return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(plain, value))}]"
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {plain(item)}' for key, item in value.items())}}}"
-    return str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) and UNQUOTED.fullmatch(value) else str(value)
+
+
+UNQUOTED = re.compile(r"|~|null|true|false|yes|no|on|off|[-+]?[0-9][0-9_]*(\.[0-9]*)?|0[box][0-9a-f]+", re.IGNORECASE)
+"""Text that YAML reads as something else unless it stands in quotes."""

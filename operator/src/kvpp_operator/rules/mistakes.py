@@ -8,6 +8,7 @@ from typing import Any
 
 from kvpp_operator.rules import paths, schema_rules, shape
 from kvpp_operator.rules.base import Edit, Fact, Remove, Rule, Set
+from kvpp_operator.rules.belonging import fits, folded, home
 
 Parts = tuple[str | int, ...]
 Verdict = tuple[Rule, Fact]
@@ -27,14 +28,15 @@ FORMS = {
     "tag": "of an image tag", "hugePages": "of a quantity (`64Gi`)", "memoryPerDevice": "of a quantity (`64Gi`)",
     "sharedMemory": "of a quantity (`64Gi`)", "startupTimeout": "of a duration (`45m`, `1h30m`)",
     "shutdownTimeout": "of a duration (`2m`)", "interface": "of a network interface's name",
-    "reservedPorts": "`first-last` or a port number", "path": "of an absolute path", "name": "of an environment variable's name",
+    "reservedPorts": "`first-last` or a port number", "path": "of an absolute path without `..`", "name": "of an environment variable's name",
+    "repo": "`organisation/name`",
 }  # fmt: skip
 
 
 def mistake(kind: str, place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     """The finding for pydantic's error `kind` at a place where `value` stands."""
-    if place[:2] == ("metadata", "name") and kind != "missing":
-        return bad_name(value)
+    if place in (("metadata", "name"), ("metadata", "namespace")) and kind != "missing":
+        return bad_name(place, value)
     if place in (("apiVersion",), ("kind",)) and kind != "missing":
         return wrong_kind(place, value)
     if kind in BOUNDS:
@@ -42,9 +44,10 @@ def mistake(kind: str, place: Parts, value: Any, context: dict[str, Any]) -> Ver
     return SPECIAL.get(kind, wrong_type)(place, value, context)
 
 
-def bad_name(value: Any) -> Verdict:
-    readable = re.sub(r"[^a-z0-9-]+", "-", str(value).lower())[:63].strip("-") or "example"
-    return schema_rules.BAD_NAME, Fact("metadata.name", value, (Set("metadata.name", readable),))
+def bad_name(place: Parts, value: Any) -> Verdict:
+    path = paths.join(place)
+    readable = re.sub(r"[^a-z0-9-]+", "-", str(value).lower())[:63].strip("-") or shape.EXAMPLES[str(place[-1])]
+    return schema_rules.BAD_NAME, Fact(path, value, (Set(path, readable),), {"field": path})
 
 
 def wrong_kind(place: Parts, value: Any) -> Verdict:
@@ -56,16 +59,21 @@ def wrong_kind(place: Parts, value: Any) -> Verdict:
 def unknown_field(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     name, parent = str(place[-1]), place[:-1]
     known = shape.names_at(parent)
-    meant = shape.closest(name, known)
     path = paths.join(place)
+    words = {"parent": paths.join(parent) or "a KVPPDeployment", "field": name, "suggestion": "", "advice": ""}
+    meant = next((one for one in known if folded(one) == folded(name)), None)
+    belongs = None if meant else home(context.get("document"), place, value)
     fix: tuple[Edit, ...] = (Remove(path),)
-    if meant and meant not in context.get("siblings", ()):
-        fix = (Set(paths.below(paths.join(parent), meant), value), Remove(path))
-    words = {
-        "parent": paths.join(parent) or "a KVPPDeployment", "field": name,
-        "suggestion": f"; the closest is {meant}" if meant else "",
-        "advice": "" if meant or not known else f"its fields are {', '.join(known)}",
-    }  # fmt: skip
+    if belongs:
+        words["suggestion"] = f"; it belongs to {' or '.join(belongs.places)}"
+        fix = (Set(belongs.places[0], value), *fix) if belongs.can_move else fix
+        words["advice"] = "" if belongs.can_move else "and use that field"
+    elif meant := meant or shape.closest(name, known):
+        words["suggestion"] = f"; the closest is {meant}"
+        if meant not in context.get("siblings", ()) and fits((*parent, meant), value):
+            fix = (Set(paths.below(paths.join(parent), meant), value), *fix)
+    elif known:
+        words["advice"] = f"its fields are {', '.join(known)}"
     return schema_rules.UNKNOWN_FIELD, Fact(path, value, fix, words)
 
 
@@ -80,13 +88,20 @@ def out_of_bounds(kind: str, place: Parts, value: Any, context: dict[str, Any]) 
     limit = context[key]
     legal: Callable[[], Any] = {
         "ge": lambda: shape.USUAL.get(word(place), limit),
-        "le": lambda: limit,
+        "le": lambda: shape.USUAL.get(word(place), limit),
         "max_length": lambda: shortened_to(value, limit),
         "min_length": lambda: shape.EXAMPLES.get(word(place), "x" * limit),
     }[key]
     path = paths.join(place)
-    # One number of a layer split can't be right alone.
-    fix: Edit = Remove(paths.join(place[:-1])) if word(place) == "pipelineLayers" else Set(path, legal())
+    fix: Edit = Set(path, legal())
+    if word(place) == "pipelineLayers":  # one number of a layer split can't be right alone
+        fix = Remove(paths.join(place[:-1]))
+    elif word(place) == "kvPort" or (
+        value == "" and word(place) not in shape.EXAMPLES and not shape.is_required(place)
+    ):
+        fix = Remove(path)  # a block does not end where ports do, and a made-up text says nothing
+    if value == "" and limit == 1:
+        words = "must not be empty"
     return schema_rules.OUT_OF_BOUNDS, Fact(
         path, value, (fix,), {"field": field_name(place), "bound": words.format(limit)}
     )
@@ -123,6 +138,8 @@ def bad_pattern(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     form = FORMS.get(name, f"`{context.get('pattern', '')}`")
     path = paths.join(place)
     fix: tuple[Edit, ...] = (Set(path, shape.EXAMPLES[name]),) if shape.is_required(place) else (Remove(path),)
+    if name == "repo" and fits(place, repo := "/".join(re.sub(r"^\w+://[^/]+/(models/)?", "", value).split("/")[:2])):
+        fix = (Set(path, repo),)
     return schema_rules.BAD_PATTERN, Fact(
         path, value, fix, {"field": field_name(place), "form": form, "advice": "or correct it"}
     )
@@ -130,6 +147,8 @@ def bad_pattern(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
 
 def wrong_type(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     kinds = context.get("types", ())
+    if isinstance(value, str) and any(kind.startswith("string_") and kind not in WANTED for kind in kinds):
+        return bad_pattern(place, value, context)
     expected = context.get("expected") if "expected" in context and not kinds else None
     wanted = expected or " or ".join(dict.fromkeys(WANTED.get(kind, "another kind of value") for kind in kinds))
     path = paths.join(place)
@@ -144,17 +163,21 @@ def conversion(place: Parts, value: Any, wanted: str) -> tuple[tuple[Edit, ...],
     if not place:
         return (Set("apiVersion", shape.EXAMPLES["apiVersion"]),), "write a KVPPDeployment"
     converter = CONVERTERS.get(wanted)
-    converted = converter(value) if converter else None
-    if converted is not None:
+    # Of the version 0.30 YAML leaves 0.3, which is another one.
+    converted = converter(value) if converter and word(place) != "version" else None
+    if converted is not None and (isinstance(place[-1], int) or fits(place, converted)):
         return (Set(path, converted),), "in quotes, or YAML reads something else" if isinstance(converted, str) else ""
     if shape.is_required(place) or word(place) in shape.USUAL:
         return (Set(path, shape.USUAL.get(word(place), shape.EXAMPLES.get(word(place), ""))),), "with your own value"
-    return (Remove(path),), f"or give {wanted}"
+    form = f" {FORMS[word(place)]}" if wanted == "text" and word(place) in FORMS else ""
+    return (Remove(path),), f"or give {wanted}{form}"
 
 
 def to_integer(value: Any) -> int | None:
-    is_whole = isinstance(value, (str, float)) and re.fullmatch(r"-?[0-9]{1,15}(\.0*)?", str(value))
-    return int(float(value)) if is_whole else None
+    text = str(value) if isinstance(value, (str, float)) else ""
+    if re.fullmatch(r"-?[0-9]{1,15}(\.0*)?", text):
+        return int(float(text))
+    return int(text, 0) if re.fullmatch(r"0(o[0-7]{1,15}|x[0-9a-fA-F]{1,12}|b[01]{1,48})", text) else None
 
 
 def to_text(value: Any) -> str | None:
@@ -164,7 +187,7 @@ def to_text(value: Any) -> str | None:
 
 
 def to_truth(value: Any) -> bool | None:
-    truth = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    truth = {"true": True, "yes": True, "on": True, "y": True, "false": False, "no": False, "off": False, "n": False}
     return truth.get(value.lower()) if isinstance(value, str) else None
 
 
@@ -173,7 +196,11 @@ def to_number(value: Any) -> float | None:
 
 
 def to_list(value: Any) -> list[Any] | None:
-    return [value] if isinstance(value, str) else None
+    """Numbers with commas between them, or the words of a command line."""
+    if not isinstance(value, str):
+        return None
+    numbers = re.fullmatch(r"\s*\[?\s*([0-9]{1,15}(?:[,\s]+[0-9]{1,15})*)\s*\]?\s*", value)
+    return [int(number) for number in re.split(r"[,\s]+", numbers[1])] if numbers else value.split()
 
 
 CONVERTERS: dict[str, Callable[[Any], Any]] = {

@@ -85,19 +85,23 @@ def address_unreadable(resolved: Resolved, _: World) -> Iterator[Fact]:
             yield Fact(path, address, (Set(path, corrected(address, default_ports(service)[part])),))
 
 
+OWN_HOSTS = ("localhost", "[::1]", "0.0.0.0", "[::]")  # noqa: S104 - nothing is bound here
+"""Hosts that every pod takes for itself; a client of the unspecified address gets its own loopback."""
+
+
 @rule(
     "POOL041",
     severity="warning",
     evidence="guide",
     source="launch facts 4.2: the address is reached from every engine's pod",
-    message="{value} is the pod's own loopback; the service of a pool is reached over the network.",
+    message="{value} means the pod itself; the service of a pool is reached over the network.",
     fix="with the service's own name",
 )
 def address_is_loopback(resolved: Resolved, _: World) -> Iterator[Fact]:
     """An address that every pod has for itself."""
     for path, address in addresses(resolved):
         host = address.rpartition(":")[0]
-        if is_address(address) and (host in ("localhost", "[::1]") or host.startswith("127.")):
+        if is_address(address) and (host in OWN_HOSTS or host.startswith("127.")):
             yield Fact(path, address, (Set(path, shape.EXAMPLES["address"]),))
 
 

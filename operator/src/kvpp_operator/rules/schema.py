@@ -207,6 +207,7 @@ def context(tree: Any, place: Parts, errors: list[Any]) -> dict[str, Any]:
     beside = paths.lookup(tree, paths.join(place[:-1]))
     return {
         "types": types,
+        "document": tree,
         "siblings": tuple(beside) if isinstance(beside, dict) else (),
         **(errors[-1].get("ctx") or {}),
     }

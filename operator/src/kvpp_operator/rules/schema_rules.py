@@ -42,7 +42,7 @@ WRONG_KIND = schema_rule(
 )  # fmt: skip
 BAD_NAME = schema_rule(
     8, "A name that Kubernetes can't take",
-    "metadata.name must be a DNS label: at most 63 small letters, digits and dashes, no dash at either end.",
+    "{field} must be a DNS label: at most 63 small letters, digits and dashes, no dash at either end.",
     source="contract, metadata.name; Kubernetes, Object Names and IDs: DNS labels of RFC 1123",
 )  # fmt: skip
 DUPLICATE = schema_rule(

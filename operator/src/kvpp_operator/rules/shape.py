@@ -21,9 +21,9 @@ SPEC = {
 EXAMPLES: dict[str, Any] = {
     "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "example"}, "spec": SPEC,
     "model": SPEC["model"], "engine": SPEC["engine"], "accelerator": SPEC["accelerator"], "source": SOURCE,
-    "version": "0.30.0rc2", "chip": "950DT", "attention": "MLA", "layers": 61, "claimName": "weights",
+    "version": "0.30.0rc2", "profile": "GLM-5.2", "chip": "950DT", "attention": "MLA", "layers": 61, "claimName": "weights",
     "path": "/mnt/models", "repo": "organisation/name", "reference": "registry.example/weights:1", "name": "example",
-    "key": "token", "method": "MTP", "tokens": 1, "backend": "Memcache", "address": "pool.example:5000",
+    "key": "token", "namespace": "default", "method": "MTP", "tokens": 1, "backend": "Memcache", "address": "pool.example:5000",
     "first": 22000, "last": 29999, "digest": f"sha256:{'0' * 64}",
 }  # fmt: skip
 """A legal value for each required field, and for those whose pattern is hard to guess."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvpp_operator.api.base import duration_seconds, quantity_bytes
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules.base import Cel, Fact, Remove, Set, rule
 from kvpp_operator.rules.given import of_role
@@ -108,3 +109,44 @@ def prompt_longer_than_a_step(resolved: Resolved, _: World) -> Iterator[Fact]:
 def own_context(resolved: Resolved) -> int:
     """The least that is known of the model's own context; 0 for a model that only the user knows."""
     return SHORTEST_CONTEXT if resolved.model is not None and resolved.spec.model.profile else 0
+
+
+@rule(
+    "SIZE005",
+    severity="error",
+    evidence="guide",
+    source="contract, startupTimeout: the probe's budget and the engine's own limits together; Kubernetes, Probe: failureThreshold "
+    "is at least 1",
+    message="{value} leaves the engine no time to start: the probe and the engine's own limits end at once.",
+    fix="the default follows from the model's size",
+)
+def no_time_to_start(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """A startup budget of nothing."""
+    for role in resolved.roles:
+        given = role.role.startup_timeout
+        if given is not None and duration_seconds(given) == 0:
+            path = f"{role.path}.startupTimeout"
+            yield Fact(path, given, (Remove(path),))
+
+
+HUGE_PAGE_MIB = 2
+
+
+@rule(
+    "SIZE006",
+    severity="error",
+    evidence="guide",
+    source="Kubernetes, Manage HugePages: an amount of hugepages-2Mi is a whole number of pages, else the API server refuses the pod",
+    message="Huge pages have 2Mi each, and {value} is no whole number of them; the API server refuses the pods.",
+    fix="",
+)
+def no_whole_pages(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """An amount of huge pages that is no whole number of pages."""
+    given = {"spec": resolved.spec.accelerator.huge_pages}
+    given |= {role.path: role.role.accelerator.huge_pages for role in resolved.roles if role.role.accelerator}
+    page = HUGE_PAGE_MIB * 2**20
+    for owner, amount in given.items():
+        if amount is not None and (quantity_bytes(amount) % page or amount.endswith("m")):
+            pages = max(1, round(quantity_bytes(amount) / page))
+            path = f"{owner}.accelerator.hugePages"
+            yield Fact(path, amount, (Set(path, f"{pages * HUGE_PAGE_MIB}Mi"),))
