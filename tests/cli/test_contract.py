@@ -59,6 +59,7 @@ def test_a_value_is_read_as_kubectl_reads_it(written: str, read: object) -> None
         ("validate", "no-such-file.yaml"),
         ("validate", "-o", "xml", "-"),
         ("render", "--config", "no-such-file.yaml", "-"),
+        ("validate", ""),
     ],
 )
 def test_wrong_usage_is_2(kvpp: Any, arguments: tuple[str, ...]) -> None:
@@ -162,6 +163,19 @@ def test_sarif_names_rule_file_and_place(kvpp: Any) -> None:
     assert (result["ruleId"], result["level"]) == ("GRAPH001", "error")
     assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "spec.prefill.graphMode"
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GRAPH001"]
+
+
+def test_capacity_is_predicted_for_roles_with_kvpp(kvpp: Any) -> None:
+    """Decode runs without KVPP, so nothing is said of it."""
+    one = specs.deployment(specs.DISAGGREGATED)
+    answer = kvpp("capacity", "-o", "json", "-", input=yaml.safe_dump(one))
+    assert json.loads(answer.stdout) == [
+        {"namespace": "default", "name": "demo", "role": "prefill", "group": 8, "multiplier": 6.11, "method": "arithmetic"}
+    ]  # fmt: skip
+    assert kvpp("capacity", "-", input=yaml.safe_dump(one)).stdout.splitlines()[1].split() == [
+        "default/demo", "prefill", "8", "6.11", "arithmetic",
+    ]  # fmt: skip
+    assert (kvpp("capacity", "-", input=BAD).exit_code, kvpp("capacity", "-", input=BAD).stdout) == (1, "")
 
 
 def test_explain_and_rules(kvpp: Any) -> None:

@@ -131,6 +131,20 @@ def ports(
 
 
 @app.command()
+def capacity(
+    files: Files,
+    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
+    config: ConfigFile = None,
+) -> None:
+    """Predict how many times the tokens KVPP lets each engine's KV cache hold."""
+    from kvpp_operator.cli import capacity as pages
+    from kvpp_operator.cli import judging
+
+    batch = accepted_or_exit(judging.judge_files(files, config))
+    sys.stdout.write((pages.to_json if output is TextFormat.JSON else pages.to_text)(batch))
+
+
+@app.command()
 def explain(
     rule: Annotated[str, typer.Argument(metavar="RULE", help="A rule's id, as findings name it.")],
     output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,

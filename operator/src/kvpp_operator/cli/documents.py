@@ -86,6 +86,8 @@ def read(places: Iterable[str]) -> Iterator[Document | Unreadable]:
         path = Path(place)
         if place == "-":
             yield from documents("-", sys.stdin.buffer.read(LARGEST + 1))
+        elif not place:  # an unset variable of a script must not mean the whole working directory
+            yield Unreadable(place, "an empty name is no file")
         elif path.is_dir():
             files = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
             if not files:

@@ -21,7 +21,7 @@ EVIDENCE = {
 
 
 def find(rule_id: str) -> Rule | None:
-    return next((rule for rule in RULES if rule.id.lower() == rule_id.lower()), None)
+    return next((rule for rule in RULES if rule.id.lower() == rule_id.strip().lower()), None)
 
 
 def closest(rule_id: str) -> list[str]:

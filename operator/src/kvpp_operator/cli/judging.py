@@ -74,10 +74,11 @@ def configuration_from(file: Path | None) -> Configuration:
         return Configuration()
     bodies = list(read([str(file)]))
     if any(isinstance(item, Unreadable) for item in bodies) or len(bodies) > 1:
-        usage_error(
-            f"--config {file}: {'; '.join(getattr(item, 'reason', 'more than one document') for item in bodies)}"
-        )
+        reasons = dict.fromkeys(getattr(item, "reason", "more than one document") for item in bodies)
+        usage_error(f"--config {file}: {'; '.join(reasons)}")
     body = bodies[0].body if bodies and isinstance(bodies[0], Document) else {}
+    if not isinstance(body, dict):
+        usage_error(f"--config {file}: a map of settings is wanted")
     try:
         return Configuration.model_validate(body)
     except ValidationError as problem:
