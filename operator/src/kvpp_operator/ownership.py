@@ -48,7 +48,7 @@ OWNED: tuple[Owned, ...] = (
     Owned("spec.model.quantization", flags=("--quantization",)),
     Owned("spec.model.maxModelLen", flags=("--max-model-len",)),
     Owned("spec.model.trustRemoteCode", flags=("--trust-remote-code",)),
-    Owned("spec.kvpp.enabled", keys=("enable_kvpp",)),
+    Owned("spec.kvpp.enabled", keys=("enable_kvpp",), why="KVPP runs on unified and prefill, never on decode"),
     Owned("spec.kvCache.main", flags=("--kv-cache-dtype",), keys=("enable_sparse_sfa_c8",)),
     Owned("spec.kvCache.indexer", keys=("enable_sparse_li_c8",), json_keys=("--attention-config.indexer_kv_dtype",)),
     Owned("spec.kvTransfer", flags=("--kv-transfer-config",)),
@@ -105,4 +105,5 @@ OWNED: tuple[Owned, ...] = (
 
 BY_FLAG: dict[str, Owned] = {flag: owned for owned in OWNED for flag in owned.flags}
 BY_ENV: dict[str, Owned] = {name: owned for owned in OWNED for name in owned.env}
+BY_KEY: dict[str, Owned] = {key: owned for owned in OWNED for key in owned.keys}
 BY_JSON_KEY: dict[str, Owned] = {key: owned for owned in OWNED for key in owned.json_keys}

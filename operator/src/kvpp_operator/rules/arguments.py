@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kvpp_operator.engine_flags import Argument as Use
 from kvpp_operator.engine_flags import ParsedArguments, Problem, requirements
-from kvpp_operator.ownership import BY_FLAG, BY_JSON_KEY, Owned
+from kvpp_operator.ownership import BY_FLAG, BY_JSON_KEY, BY_KEY, Owned
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules.base import Fact, Remove, Set, rule
 from kvpp_operator.rules.environment import places
@@ -48,12 +48,22 @@ def nearest(problem: Problem) -> str:
 
 def owner_of(argument: Argument) -> Owned | None:
     """Who owns an argument; a JSON flag with a key of ours inside belongs to that key's field."""
+    if argument.flag == "--additional-config" and len(argument.settings) == 1:
+        [key] = argument.settings
+        return BY_KEY.get(key, BY_FLAG[argument.flag])
     if (owned := BY_FLAG.get(argument.flag)) is not None:
         return owned
     for key in argument.settings:
         if (owned := BY_JSON_KEY.get(f"{argument.flag}.{key}")) is not None:
             return owned
     return None
+
+
+def key_named(argument: Argument, owned: Owned) -> str:
+    """The flag with the one key of its JSON that belongs to a field."""
+    paths = (f"{argument.flag}.{key}" for key in argument.settings)
+    owns = (path for path in paths if path in owned.json_keys or path.partition(".")[2] in owned.keys)
+    return argument.name if argument.key else next(owns, argument.name)
 
 
 @rule(
@@ -169,7 +179,7 @@ def flag_of_a_field(resolved: Resolved, _: World) -> Iterator[Fact]:
         owned = owner_of(argument)
         if owned is not None and owned.field:
             words = {
-                "flag": argument.name,
+                "flag": argument.name if owned is BY_FLAG.get(argument.flag) else key_named(argument, owned),
                 "field": owned.place(argument.written.path),
                 "why": f": {owned.why}" if owned.why else "",
             }

@@ -80,13 +80,16 @@ FIXED = ("mtp", "dspark", "eagle3", "dflash")
 def dynamic_drafts(resolved: Resolved, _: World) -> Iterator[Fact]:
     """Dynamic-K, adaptive verification or another way of drafting, by raw arguments."""
     for role in resolved.kvpp_roles:
-        for argument in flagged(role, "--speculative-config", "--spec-method"):
+        for argument in flagged(role, "--speculative-config", "--spec-method", "--additional-config"):
             key = asks_for_dynamic(argument)
             if key:
                 yield Fact(argument.path, argument.value, argument.removal, {"key": key})
 
 
 def asks_for_dynamic(argument: Argument) -> str:
+    if argument.flag == "--additional-config":
+        scheme = argument.settings.get("dynamic_spec_config")
+        return "dynamic_spec_config" if isinstance(scheme, dict) and scheme.get("method") else ""
     settings = {"method": argument.value} if argument.flag == "--spec-method" else argument.settings
     for key in DYNAMIC:
         if settings.get(key):
