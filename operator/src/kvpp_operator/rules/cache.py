@@ -178,3 +178,18 @@ def shared_indices_across_stages(resolved: Resolved, _: World) -> Iterator[Fact]
 def starts(stages: list[int]) -> list[int]:
     """First layer of each pipeline stage."""
     return [sum(stages[:number]) for number in range(len(stages))]
+
+
+@rule(
+    "CACHE009",
+    severity="warning",
+    evidence="guide",
+    source="launch facts 7.2: 8-bit floats need 950; vLLM Ascend 0.30 attention/indexer.py: LI-C4 is made by npu_dynamic_mx_quant",
+    message="LI-C4 stores 4-bit floats with shared scales; {chip} has no 8-bit floats even, and nobody has shown LI-C4 there.",
+    fix="",
+)
+def four_bits_without_floats(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """LI-C4 on chips that have no small floats."""
+    chips = [role.accelerator.chip.name for role in resolved.roles if role.accelerator.chip.cache_type == "int8"]
+    if resolved.spec.kv_cache.indexer == "C4" and chips:
+        yield Fact(INDEXER, "C4", (Set(INDEXER, "C8"),), {"chip": chips[0]})
