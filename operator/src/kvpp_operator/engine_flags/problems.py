@@ -25,9 +25,14 @@ class Problem:
     closest: tuple[str, ...] = ()
 
 
+ALIKE = 0.7
+"""Below that, words share letters and no meaning: --rope-scaling, --return-sampling-mask."""
+
+
 def closest(wrong: str, known: Iterable[str], most: int = 3) -> tuple[str, ...]:
-    """The known names that look like the wrong one."""
-    return tuple(difflib.get_close_matches(wrong, list(known), n=most, cutoff=0.6))
+    """The known names that look like the wrong one; a long flag is no slip of a short one."""
+    alike = [name for name in known if name.startswith("--") == wrong.startswith("--")]
+    return tuple(difflib.get_close_matches(wrong, alike, n=most, cutoff=ALIKE))
 
 
 def or_list(names: Iterable[str]) -> str:
