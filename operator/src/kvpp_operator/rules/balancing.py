@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kvpp_operator import versions
 from kvpp_operator.resolve import Resolved, ResolvedRole
 from kvpp_operator.rules.base import Edit, Fact, Set, rule
 from kvpp_operator.rules.given import of_role
@@ -13,6 +14,7 @@ from kvpp_operator.world import World
 PLATFORM = "vLLM Ascend 0.28 to 0.30 platform.py, _validate_eplb_config"
 OF_THE_NEW_RUNNER = ("load_collection_phase", "stair_config")
 """Keys of `eplb_config` that Model Runner V2 reads; it takes no other, and V1 takes neither."""
+STAIR_SINCE = versions.BY_NAME["0.30.0rc1"]
 
 
 def keys_of(role: ResolvedRole) -> Iterator[tuple[str, Place]]:
@@ -63,7 +65,7 @@ def variable_added(role: ResolvedRole, name: str, value: str) -> Edit:
     "SCHED009",
     severity="error",
     evidence="check",
-    source=f"{PLATFORM}: with Model Runner V2 every key but load_collection_phase and stair_config raises",
+    source=f"{PLATFORM}: with Model Runner V2 every key but load_collection_phase, and stair_config from 0.30, raises",
     message="This engine runs on Model Runner V2 ({why}), which does not take eplb_config.{key}; the engine does not start.",
     fix="",
 )
@@ -72,7 +74,8 @@ def balancing_keys_of_the_old_runner(resolved: Resolved, _: World) -> Iterator[F
     for role in resolved.roles:
         why = "prefillContext" if role.prefill_context > 1 else "the draft with pipeline"
         for key, place in keys_of(role) if role.runs_model_runner_v2 else ():
-            if key not in OF_THE_NEW_RUNNER:
+            is_taken = key in OF_THE_NEW_RUNNER and (key != "stair_config" or resolved.release >= STAIR_SINCE)
+            if not is_taken:
                 yield Fact(place.path, place.value, place.removal, {"why": why, "key": key})
 
 
@@ -101,7 +104,7 @@ def balancing_keys_of_the_new_runner(resolved: Resolved, _: World) -> Iterator[F
     fix="or use eplb_config.dynamic_eplb in additionalConfig",
 )
 def balancing_flag_on_the_old_runner(resolved: Resolved, _: World) -> Iterator[Fact]:
-    """VLLM's own EPLB on Model Runner V1."""
+    """The EPLB of vLLM itself on Model Runner V1."""
     for role in resolved.roles:
         for argument in () if role.runs_model_runner_v2 else of_role(role):
             if argument.flag == "--enable-eplb" and is_true(argument.value):
