@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvpp_operator import names
-from kvpp_operator.cluster.apply import Applied, Failure, apply, apply_status, prune
+from kvpp_operator.cluster.apply import apply, apply_status, prune
 from kvpp_operator.cluster.cache import Cache
 from kvpp_operator.cluster.client import Cluster, Patch
+from kvpp_operator.cluster.outcome import Applied, Failure
 from kvpp_operator.cluster.transport import NO_SUCH_API
 from kvpp_operator.manifest import Key, Manifest, Owner, key_of, stamp
 

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import yaml
+from click.testing import CliRunner
 from e2e.place import example
-from typer.testing import CliRunner
 
 from kvpp_operator.cli.app import app
 

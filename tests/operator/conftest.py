@@ -10,8 +10,8 @@ from typing import Any
 import chart
 import pytest
 import yaml
+from click.testing import CliRunner
 from operator_process import Cluster, Operator
-from typer.testing import CliRunner
 
 from kvpp_devcluster.cluster import LocalCluster
 from kvpp_operator.cli.app import app

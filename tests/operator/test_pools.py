@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import specs
 import yaml
+from click.testing import CliRunner
 from operator_process import Cluster, Operator, eventually
-from typer.testing import CliRunner
 
 from kvpp_operator import names
 from kvpp_operator.cli.app import app

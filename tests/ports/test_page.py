@@ -9,7 +9,7 @@ from typing import Any
 
 import specs
 import yaml
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 from kvpp_operator.cli.app import app
 from kvpp_operator.ledger.window import HIGH, LOW, host_windows, kv_window

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import specs
 import yaml
+from click.testing import CliRunner
 from kvpp_engine_simulator.launch import Node
 from kvpp_engine_simulator.local import LOOPBACK, QUICK
 from kvpp_engine_simulator.refusal import prepare
-from typer.testing import CliRunner
 
 from kvpp_operator.cli.app import app
 from kvpp_operator.ledger.window import host_windows

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import specs
 import yaml
+from click.testing import CliRunner, Result
 from operator_process import Cluster
-from typer.testing import CliRunner, Result
 
 from kvpp_devcluster.cluster import LocalCluster
 from kvpp_operator.cli.app import app

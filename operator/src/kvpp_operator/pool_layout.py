@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kvpp_operator import names
@@ -55,7 +56,7 @@ class Layout:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """Short hash: part of the pool's name, and so of the engines' revision."""
         return names.digest(json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False), 6)

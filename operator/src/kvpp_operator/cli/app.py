@@ -3,70 +3,63 @@
 from __future__ import annotations
 
 import sys
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kvpp_operator.cli.judging import Batch
 
-app = typer.Typer(
-    name="kvpp",
-    help="Validated vLLM Ascend deployments with KV pipeline parallelism.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    Command = Callable[..., Any]
+
+FILES = "FILE|DIR|-…"
+
+files_argument = click.argument("files", metavar=FILES, nargs=-1, required=True)
+config_option = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="The operator's configuration, as in its ConfigMap.",
 )
-
-Files = Annotated[list[str], typer.Argument(metavar="FILE|DIR|-…", help="Files, folders or - for stdin.")]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="The operator's configuration, as in its ConfigMap.")
-]
+live_option = click.option("--live", is_flag=True, help="Read port ledger and cluster (KUBECONFIG).")
 
 
-class ReportFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    SARIF = "sarif"
+def output_option(*forms: str, words: str) -> Callable[[Command], Command]:
+    """`-o FORM`, the first form by default."""
+    return click.option("-o", "--output", type=click.Choice(forms), default=forms[0], show_default=True, help=words)
 
 
-class ManifestFormat(StrEnum):
-    YAML = "yaml"
-    JSON = "json"
+answer_option = output_option("text", "json", words="Form of the answer.")
 
 
-class TextFormat(StrEnum):
-    TEXT = "text"
-    JSON = "json"
+@click.group(name="kvpp", no_args_is_help=True, context_settings={"help_option_names": ["--help"]})
+def app() -> None:
+    """Validated vLLM Ascend deployments with KV pipeline parallelism."""
 
 
 @app.command()
-def validate(
-    files: Files,
-    output: Annotated[ReportFormat, typer.Option("-o", "--output", help="Form of the report.")] = ReportFormat.TEXT,
-    config: ConfigFile = None,
-    live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
-) -> None:
+@files_argument
+@output_option("text", "json", "sarif", words="Form of the report.")
+@config_option
+@live_option
+def validate(files: tuple[str, ...], output: str, config: Path | None, *, live: bool) -> None:
     """Judge every document: 0 nothing worse than warnings, 1 errors, 2 unreadable input."""
     from kvpp_operator.cli import judging, reports
 
     batch = judging.judge_files(files, config, live=live)
     sys.stdout.write(reports.FORMATS[output](batch))
-    raise typer.Exit(batch.exit_code)
+    raise click.exceptions.Exit(batch.exit_code)
 
 
 @app.command()
-def render(
-    files: Files,
-    output: Annotated[
-        ManifestFormat, typer.Option("-o", "--output", help="Form of the manifests.")
-    ] = ManifestFormat.YAML,
-    config: ConfigFile = None,
-    live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
-) -> None:
+@files_argument
+@output_option("yaml", "json", words="Form of the manifests.")
+@config_option
+@live_option
+def render(files: tuple[str, ...], output: str, config: Path | None, *, live: bool) -> None:
     """Print the objects that the operator would apply; refused specs print their findings and nothing else."""
     from kvpp_operator.cli import judging, manifests
 
@@ -75,14 +68,11 @@ def render(
 
 
 @app.command()
-def commands(
-    files: Files,
-    output: Annotated[
-        TextFormat, typer.Option("-o", "--output", help="text: ready to paste; json: one object a line.")
-    ] = TextFormat.TEXT,
-    config: ConfigFile = None,
-    live: Annotated[bool, typer.Option("--live", help="Read port ledger and cluster (KUBECONFIG).")] = False,
-) -> None:
+@files_argument
+@output_option("text", "json", words="text: ready to paste; json: one object a line.")
+@config_option
+@live_option
+def commands(files: tuple[str, ...], output: str, config: Path | None, *, live: bool) -> None:
     """Print the `vllm serve` command of every engine process."""
     import json
 
@@ -92,28 +82,20 @@ def commands(
     batch = accepted_or_exit(judging.judge_files(files, config, live=live))
     for plan in batch.plans:
         for command in commands_of(plan):
-            line = (
-                json.dumps(command.to_json(), ensure_ascii=False) if output is TextFormat.JSON else command.to_shell()
-            )
+            line = json.dumps(command.to_json(), ensure_ascii=False) if output == "json" else command.to_shell()
             sys.stdout.write(f"{line}\n")
 
 
 @app.command()
-def ports(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[FILE|DIR|-…]", help="Plan these on an empty ledger; without files the cluster's ledger is read."
-        ),
-    ] = None,
-    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
-    node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="NAME", help="One host: its reserved ranges and what is claimed there."),
-    ] = None,
-    config: ConfigFile = None,
-) -> None:
-    """Show who owns which ports of the hosts, free runs and conflicts."""
+@click.argument("files", metavar=f"[{FILES}]", nargs=-1)
+@answer_option
+@click.option("--node", metavar="NAME", help="One host: its reserved ranges and what is claimed there.")
+@config_option
+def ports(files: tuple[str, ...], output: str, node: str | None, config: Path | None) -> None:
+    """Show who owns which ports of the hosts, free runs and conflicts.
+
+    FILES are planned together on an empty ledger; without them the cluster's ledger is read.
+    """
     from kvpp_operator.cli import judging
     from kvpp_operator.cli import ports as pages
 
@@ -123,33 +105,31 @@ def ports(
         host = pages.Host(node) if node else None
     else:
         ledger, host = judging.live_ports(node, configuration)
-    as_json = output is TextFormat.JSON
     if host is not None:
-        sys.stdout.write((pages.node_json if as_json else pages.node_text)(ledger, configuration, host))
+        page = pages.node_json if output == "json" else pages.node_text
+        sys.stdout.write(page(ledger, configuration, host))
     else:
-        sys.stdout.write((pages.to_json if as_json else pages.to_text)(ledger, configuration))
+        sys.stdout.write((pages.to_json if output == "json" else pages.to_text)(ledger, configuration))
 
 
 @app.command()
-def capacity(
-    files: Files,
-    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
-    config: ConfigFile = None,
-) -> None:
+@files_argument
+@answer_option
+@config_option
+def capacity(files: tuple[str, ...], output: str, config: Path | None) -> None:
     """Predict how many times the tokens KVPP lets each engine's KV cache hold."""
     from kvpp_operator.cli import capacity as pages
     from kvpp_operator.cli import judging
 
     batch = accepted_or_exit(judging.judge_files(files, config))
-    sys.stdout.write((pages.to_json if output is TextFormat.JSON else pages.to_text)(batch))
+    sys.stdout.write((pages.to_json if output == "json" else pages.to_text)(batch))
 
 
 @app.command()
-def explain(
-    rule: Annotated[str, typer.Argument(metavar="RULE", help="A rule's id, as findings name it.")],
-    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
-) -> None:
-    """Print a rule with its source, versions, an example that breaks it, and the fix."""
+@click.argument("rule", metavar="RULE")
+@answer_option
+def explain(rule: str, output: str) -> None:
+    """Print RULE, named as findings do, with its source, versions, an example that breaks it, and the fix."""
     from kvpp_operator.cli import explain as pages
     from kvpp_operator.rules.examples import example_of
 
@@ -159,22 +139,21 @@ def explain(
         sys.stderr.write(
             f"kvpp: there is no rule {rule}{f'; closest: {near}' if near else ''}. `kvpp rules` lists all.\n"
         )
-        raise typer.Exit(2)
-    form = pages.as_json if output is TextFormat.JSON else pages.as_text
+        raise click.exceptions.Exit(2)
+    form = pages.as_json if output == "json" else pages.as_text
     sys.stdout.write(form(found, example_of(found.id)))
 
 
 @app.command()
-def rules(
-    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the list.")] = TextFormat.TEXT,
-) -> None:
+@output_option("text", "json", words="Form of the list.")
+def rules(output: str) -> None:
     """List every rule with severity and versions."""
     import json
 
     from kvpp_operator.cli import explain as pages
     from kvpp_operator.rules import RULES
 
-    if output is TextFormat.JSON:
+    if output == "json":
         sys.stdout.write(json.dumps([pages.to_json(one) for one in RULES], ensure_ascii=False, indent=2) + "\n")
     else:
         sys.stdout.write(pages.listing())
@@ -190,58 +169,61 @@ def crd() -> None:
 
 
 @app.command()
-def run(
-    config: ConfigFile = None,
-    namespace: Annotated[
-        list[str] | None,
-        typer.Option("--namespace", "-n", help="Serve only these; default: the configuration's, else all."),
-    ] = None,
-    listen: Annotated[str, typer.Option(help="Address of /healthz, /readyz and /metrics.")] = "0.0.0.0:8080",
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Deployments reconciled at once.")] = 8,
-) -> None:
+@config_option
+@click.option(
+    "-n", "--namespace", "namespaces", multiple=True, help="Serve only these; default: the configuration's, else all."
+)
+@click.option("--listen", default="0.0.0.0:8080", show_default=True, help="Address of /healthz, /readyz and /metrics.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=8, show_default=True, help="Deployments reconciled at once."
+)
+def run(config: Path | None, namespaces: tuple[str, ...], listen: str, workers: int) -> None:
     """Run the operator against the cluster of KUBECONFIG or the pod's own."""
     from kvpp_operator.cli import judging
     from kvpp_operator.controller.main import run_operator
 
     configuration = judging.configuration_from(config)
-    raise typer.Exit(
-        run_operator(
-            configuration, namespaces=tuple(namespace or configuration.watch_namespaces), listen=listen, workers=workers
-        )
-    )
+    served = namespaces or tuple(configuration.watch_namespaces)
+    raise click.exceptions.Exit(run_operator(configuration, namespaces=served, listen=listen, workers=workers))
 
 
 @app.command()
+@files_argument
+@answer_option
+@config_option
+@click.option(
+    "--node", "nodes", metavar="NAME", multiple=True, help="Only these; default: all that offer the engines' NPUs."
+)
+@click.option(
+    "--npus",
+    type=click.IntRange(0, 64),
+    default=1,
+    show_default=True,
+    help="NPUs to ask for on each node; 0 where none is free.",
+)
+@click.option(
+    "--timeout",
+    type=click.IntRange(10, 7200),
+    default=600,
+    show_default=True,
+    help="Seconds for all nodes, pulling images included.",
+)
 def preflight(
-    files: Files,
-    *,
-    output: Annotated[TextFormat, typer.Option("-o", "--output", help="Form of the answer.")] = TextFormat.TEXT,
-    config: ConfigFile = None,
-    node: Annotated[
-        list[str] | None,
-        typer.Option("--node", metavar="NAME", help="Only these; default: all that offer the engines' NPUs."),
-    ] = None,
-    npus: Annotated[int, typer.Option(min=0, max=64, help="NPUs to ask for on each node; 0 where none is free.")] = 1,
-    timeout: Annotated[
-        int, typer.Option(min=10, max=7200, help="Seconds for all nodes, pulling images included.")
-    ] = 600,
+    files: tuple[str, ...], *, output: str, config: Path | None, nodes: tuple[str, ...], npus: int, timeout: int
 ) -> None:
     """Look on every node, in the engine's own pod, for what the engine needs: 0 nothing is missing, 1 something is, 2."""
     from kvpp_operator.cli import judging
     from kvpp_operator.cli import preflight as pages
 
     batch = accepted_or_exit(judging.judge_files(files, config))
-    answers = pages.ask(batch, tuple(node or ()), npus=npus, seconds=timeout)
-    sys.stdout.write((pages.to_json if output is TextFormat.JSON else pages.to_text)(answers))
-    raise typer.Exit(int(any(answer.has_errors for answer in answers)))
+    answers = pages.ask(batch, nodes, npus=npus, seconds=timeout)
+    sys.stdout.write((pages.to_json if output == "json" else pages.to_text)(answers))
+    raise click.exceptions.Exit(int(any(answer.has_errors for answer in answers)))
 
 
-@app.command(
-    name="router-agent",
-    add_help_option=False,
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-)
-def router_agent(context: typer.Context) -> None:
+@app.command(name="router-agent", add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def router_agent(arguments: tuple[str, ...]) -> None:
     """Run a router pod's agent beside the P/D proxy: what its Deployment starts. `kvpp router-agent --help` lists its options."""
     import os
 
@@ -251,7 +233,7 @@ def router_agent(context: typer.Context) -> None:
     from kvpp_operator.router.settings import settings_from
 
     try:
-        raise typer.Exit(run_agent(settings_from(context.args, os.environ)))
+        raise click.exceptions.Exit(run_agent(settings_from(arguments, os.environ)))
     except KubeconfigError as problem:
         judging.usage_error(f"no way to the API server: {problem}")
 
@@ -262,5 +244,5 @@ def accepted_or_exit(batch: Batch) -> Batch:
 
     if batch.exit_code:
         sys.stderr.write(reports.to_text(batch, stream=sys.stderr))
-        raise typer.Exit(batch.exit_code)
+        raise click.exceptions.Exit(batch.exit_code)
     return batch

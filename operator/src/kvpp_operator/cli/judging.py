@@ -6,19 +6,21 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
+import click
 from pydantic import ValidationError
 
 from kvpp_operator.cli.documents import Document, Unreadable, read
-from kvpp_operator.cli.ports import Host
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.pipeline import Planned, plan_together
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.rules import Judgement
 from kvpp_operator.world import World
+
+if TYPE_CHECKING:
+    from kvpp_operator.cli.ports import Host
 
 
 @dataclass(frozen=True)
@@ -111,4 +113,4 @@ def live_ports(node: str | None, configuration: Configuration) -> tuple[Ledger, 
 
 def usage_error(message: str) -> NoReturn:
     sys.stderr.write(f"kvpp: {message}\n")
-    raise typer.Exit(2)
+    raise click.exceptions.Exit(2)

@@ -5,15 +5,13 @@ Nothing is written that is as we wished; nothing is touched that somebody else c
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-from enum import Enum, auto
 from http import HTTPStatus
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kvpp_operator import names
 from kvpp_operator.cluster.client import Conflict
+from kvpp_operator.cluster.outcome import Applied, Outcome, Verdict, guarded, summary, together
 from kvpp_operator.cluster.repair import REPAIRABLE, repair
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.manifest import (
@@ -31,57 +29,13 @@ from kvpp_operator.manifest import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Iterable
 
     from kvpp_operator.cluster.cache import Cache
     from kvpp_operator.cluster.client import Cluster
 
 
 DELETE_ATTEMPTS = 3
-
-
-class Failure(NamedTuple):
-    """An object that the API server refused, in the server's own words.
-
-    `reason` is the server's (Forbidden, Invalid, …), or `NoSuchAPI` where the kind's API is not installed.
-    """
-
-    key: Key
-    message: str
-    reason: str = ""
-    transient: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What one round of apply and prune came to."""
-
-    applied: tuple[Key, ...] = ()
-    unchanged: int = 0
-    pruned: tuple[Key, ...] = ()
-    foreign: tuple[Key, ...] = ()  # exist, and somebody else controls them: left alone
-    waiting: tuple[Key, ...] = ()  # on their way out, ours or a predecessor's of the same name: an event will tell
-    failed: tuple[Failure, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all that is wished is in place."""
-        return not (self.foreign or self.waiting or self.failed)
-
-
-class Verdict(Enum):
-    APPLIED = auto()
-    UNCHANGED = auto()
-    PRUNED = auto()
-    FOREIGN = auto()
-    WAITING = auto()
-    FAILED = auto()
-
-
-class Outcome(NamedTuple):
-    verdict: Verdict
-    key: Key
-    failure: Failure | None = None
 
 
 async def apply(
@@ -95,16 +49,16 @@ async def apply(
     ordered = sorted(wished, key=apply_order)
     outcomes: list[Outcome] = []
     for _, rank in groupby(ordered, key=lambda manifest: apply_order(manifest)[0]):
-        outcomes += await _together(_guarded(key_of(wish), _apply(cluster, cache, owner, wish)) for wish in rank)
-    applied = _summary(outcomes)
+        outcomes += await _apply_rank(cluster, cache, owner, list(rank))
+    applied = summary(outcomes)
     if not (prune and applied.is_complete):
         return applied
-    return _summary([*outcomes, *await _prune(cluster, cache, owner, {key_of(wish) for wish in ordered})])
+    return summary([*outcomes, *await _prune(cluster, cache, owner, {key_of(wish) for wish in ordered})])
 
 
 async def prune(cluster: Cluster, cache: Cache, owner: Owner, keep: Iterable[Key]) -> Applied:
     """Delete everything that `owner` controls, but for the keys given."""
-    return _summary(await _prune(cluster, cache, owner, set(keep)))
+    return summary(await _prune(cluster, cache, owner, set(keep)))
 
 
 async def apply_status(cluster: Cluster, cache: Cache, body: Manifest, status: Manifest) -> bool:
@@ -121,19 +75,36 @@ async def apply_status(cluster: Cluster, cache: Cache, body: Manifest, status: M
     return True
 
 
+async def _apply_rank(cluster: Cluster, cache: Cache, owner: Owner, rank: list[Manifest]) -> list[Outcome]:
+    """Apply objects that wait for no other of these.  What the cache answers takes no turn of the event loop: a look that
+    finds nothing to do is over at once, however many others are under way.
+    """
+    answers = {key_of(wish): _answer(cache.get(key_of(wish)), owner, wish) for wish in rank}
+    asked = (wish for wish in rank if answers[key_of(wish)] is None)
+    outcomes = [Outcome(answer, key) for key, answer in answers.items() if answer is not None]
+    return outcomes + await together(guarded(key_of(wish), _apply(cluster, cache, owner, wish)) for wish in asked)
+
+
+def _answer(live: Manifest | None, owner: Owner, wish: Manifest) -> Verdict | None:
+    """What needs no write, as far as `live` tells; `None` if one is due."""
+    if live is None:
+        return None
+    as_wished = wish_of(live) == wish_of(wish) and satisfied(wish, live)
+    return _standing(live, owner) or (Verdict.UNCHANGED if as_wished else None)
+
+
 async def _apply(cluster: Cluster, cache: Cache, owner: Owner, wish: Manifest) -> Outcome:
     key = key_of(wish)
     live = cache.get(key)
     if live is None:  # unknown: absent, or without our label, or younger than the last event
         live = await cluster.get(key)
-    if live is None:
-        return await _create(cluster, cache, wish)
-    standing = _standing(live, owner)
-    if standing is not None:
-        return Outcome(standing, key)
-    if wish_of(live) == wish_of(wish) and satisfied(wish, live):
+        if live is None:
+            return await _create(cluster, cache, wish)
+    answer = _answer(live, owner, wish)
+    if answer is Verdict.UNCHANGED:
         cache.put(live)
-        return Outcome(Verdict.UNCHANGED, key)
+    if answer is not None:
+        return Outcome(answer, key)
     try:
         cache.put(await _update(cluster, wish, live))
     except ClusterError as error:
@@ -178,7 +149,7 @@ async def _prune(cluster: Cluster, cache: Cache, owner: Owner, keep: set[Key]) -
     surplus.sort(key=apply_order, reverse=True)
     outcomes: list[Outcome] = []
     for _, rank in groupby(surplus, key=lambda manifest: apply_order(manifest)[0]):
-        outcomes += await _together(_guarded(key_of(live), _delete(cluster, cache, owner, live)) for live in rank)
+        outcomes += await together(guarded(key_of(live), _delete(cluster, cache, owner, live)) for live in rank)
         if any(outcome.verdict is not Verdict.PRUNED for outcome in outcomes):
             break  # a workload that stays keeps what its pods refer to
     return outcomes
@@ -212,38 +183,3 @@ def _standing(live: Manifest, owner: Owner) -> Verdict | None:
     if controller["uid"] != owner.uid:
         return Verdict.WAITING if controller["name"] == owner.key.name else Verdict.FOREIGN
     return Verdict.WAITING if live["metadata"].get("deletionTimestamp") else None
-
-
-async def _together(work: Iterable[Awaitable[Outcome]]) -> list[Outcome]:
-    """Wait for all, so that no write is under way when the first error is raised."""
-    results = await asyncio.gather(*work, return_exceptions=True)
-    outcomes = [result for result in results if isinstance(result, Outcome)]
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return outcomes
-
-
-async def _guarded(key: Key, work: Awaitable[Outcome]) -> Outcome:
-    try:
-        return await work
-    except ClusterError as error:
-        if error.status == 0:
-            raise
-        return Outcome(Verdict.FAILED, key, Failure(key, error.message, error.reason, error.transient))
-
-
-def _summary(outcomes: Iterable[Outcome]) -> Applied:
-    every = list(outcomes)
-
-    def keys(verdict: Verdict) -> tuple[Key, ...]:
-        return tuple(o.key for o in every if o.verdict is verdict)
-
-    return Applied(
-        applied=keys(Verdict.APPLIED),
-        unchanged=len(keys(Verdict.UNCHANGED)),
-        pruned=keys(Verdict.PRUNED),
-        foreign=keys(Verdict.FOREIGN),
-        waiting=keys(Verdict.WAITING),
-        failed=tuple(outcome.failure for outcome in every if outcome.failure is not None),
-    )

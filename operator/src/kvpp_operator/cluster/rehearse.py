@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from kvpp_operator import names
-from kvpp_operator.cluster.apply import Failure
+from kvpp_operator.cluster.outcome import Failure
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.manifest import key_of, kind_of
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kvpp_operator.cluster.apply import Applied, apply, apply_status, prune
+from kvpp_operator.cluster.apply import apply, apply_status, prune
+from kvpp_operator.cluster.outcome import Applied
 from kvpp_operator.cluster.rehearse import is_new_revision, rehearse
 from kvpp_operator.cluster.transport import NO_SUCH_API, ClusterError
 from kvpp_operator.controller.claims import Claims

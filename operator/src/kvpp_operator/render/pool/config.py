@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -32,6 +33,7 @@ templates = Environment(
 templates.filters["json"] = lambda value: json.dumps(value, ensure_ascii=False, indent=2)
 
 
+@cache
 def script(name: str) -> str:
     """One of the small programs in `files/`: they travel in ConfigMaps, so that any image with Python will do."""
     return files(PACKAGE).joinpath("files", name).read_text(encoding="utf-8")
