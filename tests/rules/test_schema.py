@@ -153,6 +153,41 @@ def test_secrets_are_not_repeated() -> None:
     assert not [str(finding) for finding in findings if secret in str(finding) or secret in str(finding.value)]
 
 
+@pytest.mark.parametrize(
+    ("path", "written", "meant"),
+    [
+        ("spec.unified.sharedMemory", "32GB", "32G"),
+        ("spec.unified.sharedMemory", "32gi", "32Gi"),
+        ("spec.unified.sharedMemory", "1.5 GiB", "1.5Gi"),
+        ("spec.unified.sharedMemory", "512mb", "512M"),
+        ("spec.unified.sharedMemory", "10KB", "10k"),
+        ("spec.unified.startupTimeout", "45 min", "45m"),
+        ("spec.unified.startupTimeout", "1d 2h", "26h"),
+        ("spec.unified.shutdownTimeout", "300", "300s"),
+        ("spec.unified.shutdownTimeout", "2 minutes", "2m"),
+        ("spec.engine.version", "v0.30.0rc2", "0.30.0rc2"),
+        ("spec.engine.version", "v0.30.0rc2-a3-openeuler", "0.30.0rc2"),
+    ],
+)
+def test_text_of_another_form_is_read(path: str, written: str, meant: str) -> None:
+    """The fix is the same amount in the form that is wanted, not the field's absence."""
+    (finding,) = judge(document(Set(path, written)), DEFAULT, OFFLINE).findings
+    assert finding.rule == "SCHEMA006"
+    assert finding.fix.startswith(f"set {path} to {meant};")
+
+
+@pytest.mark.parametrize("unreadable", ["lots", "3 apples", "Gi", "-5Gi", "5Ti5", "soon", "5y", "\n"])
+def test_what_cannot_be_read_is_left_out(unreadable: str) -> None:
+    for path in ("spec.unified.sharedMemory", "spec.unified.startupTimeout"):
+        (finding,) = judge(document(Set(path, unreadable)), DEFAULT, OFFLINE).findings
+        assert finding.edits == (Remove(path),)
+
+
+def test_one_line() -> None:
+    (finding,) = judge(document(Set("spec.model.quantization", "ascend\n--seed")), DEFAULT, OFFLINE).findings
+    assert finding.message == "quantization does not have the form of one line without control characters."
+
+
 def test_version_as_a_number() -> None:
     """`version: 0.30` is a number to YAML."""
     (finding,) = judge(document(Set("spec.engine.version", 0.30)), DEFAULT, OFFLINE).findings

@@ -6,13 +6,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from kvpp_operator.api.base import Argument, Model, PreservedObject, Quantity, extension
+from kvpp_operator.api.base import LINE, Argument, Model, PreservedObject, Quantity, extension
 from kvpp_operator.api.model import Image, PodTemplate
 
 Protocol = Literal[
     "DeviceRdma", "DeviceSdma", "DeviceUrma", "DeviceUboe", "HostRdma", "HostTcp", "HostUrma", "HostShm"
 ]  # fmt: skip
-Address = Annotated[str, Field(min_length=1, max_length=512)]
+Address = Annotated[str, Field(min_length=1, max_length=512, pattern=LINE)]
 Properties = Annotated[dict[str, Annotated[str, Field(max_length=1024)]], Field(max_length=128)]
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from kvpp_operator.api import v1alpha1
-from kvpp_operator.api.base import QUANTITY
+from kvpp_operator.api.base import LINE, QUANTITY
 from kvpp_operator.crd.definition import COLUMNS, root_schema
 from kvpp_operator.docs.table import code, table
 from kvpp_operator.render.merge import DEFAULTS, LIST_KEYS
@@ -24,7 +24,8 @@ HEAD = f"""# API
 model in `operator/src/kvpp_operator/api/`; do not edit it. `kubectl explain kvpp.spec` prints the same texts.
 
 `metadata.name` is a DNS label of at most 63 characters. An absent field has the default of its row; where a row shows
-none, the engine's own default stands, or the text says which. Unknown fields are refused.
+none, the engine's own default stands, or the text says which. Unknown fields are refused. Names, paths and addresses are one line of any
+Unicode without control characters.
 """
 MERGE_HEAD = """## How a pod template is merged
 
@@ -182,7 +183,7 @@ def bounds(node: Schema) -> Iterable[str]:
     for key, noun in (("maxLength", "characters"), ("maxItems", "items"), ("maxProperties", "entries")):
         if key in node:
             found.append(f"at most {node[key]} {noun}")
-    if "pattern" in node:
+    if node.get("pattern", LINE) != LINE:  # said once, at the head
         found.append(code(node["pattern"]))
     return [f"({', '.join(found)})"] if found else []
 

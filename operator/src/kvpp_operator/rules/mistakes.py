@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from kvpp_operator.api.base import LINE
 from kvpp_operator.rules import paths, schema_rules, shape
 from kvpp_operator.rules.base import Edit, Fact, Remove, Rule, Set
 from kvpp_operator.rules.belonging import fits, folded, home
+from kvpp_operator.rules.readings import CONVERTERS, READINGS
 
 Parts = tuple[str | int, ...]
 Verdict = tuple[Rule, Fact]
@@ -86,20 +88,20 @@ def missing(place: Parts, _: Any, __: dict[str, Any]) -> Verdict:
 def out_of_bounds(kind: str, place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     key, words = BOUNDS[kind]
     limit = context[key]
-    legal: Callable[[], Any] = {
-        "ge": lambda: shape.USUAL.get(word(place), limit),
-        "le": lambda: shape.USUAL.get(word(place), limit),
-        "max_length": lambda: shortened_to(value, limit),
-        "min_length": lambda: shape.EXAMPLES.get(word(place), "x" * limit),
-    }[key]
-    path = paths.join(place)
-    fix: Edit = Set(path, legal())
-    if word(place) == "pipelineLayers":  # one number of a layer split can't be right alone
+    path, name = paths.join(place), word(place)
+    if key == "max_length":
+        legal: Any = shortened_to(value, limit)
+    elif key == "min_length":
+        legal = read(place, value) or shape.EXAMPLES.get(name)
+    else:
+        legal = shape.USUAL.get(name, limit)
+    fix: Edit = Set(path, legal)
+    if name == "pipelineLayers":  # one number of a layer split can't be right alone
         fix = Remove(paths.join(place[:-1]))
-    elif word(place) == "kvPort" or (
-        value == "" and word(place) not in shape.EXAMPLES and not shape.is_required(place)
-    ):
+    elif name == "kvPort" or (legal is None and not shape.is_required(place)):
         fix = Remove(path)  # a block does not end where ports do, and a made-up text says nothing
+    elif legal is None:
+        fix = Set(path, "x" * limit)
     if value == "" and limit == 1:
         words = "must not be empty"
     return schema_rules.OUT_OF_BOUNDS, Fact(
@@ -135,14 +137,22 @@ REMARKS = {
 
 def bad_pattern(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     name = word(place)
-    form = FORMS.get(name, f"`{context.get('pattern', '')}`")
+    pattern = context.get("pattern", "")
+    form = FORMS.get(name, "of one line without control characters" if pattern == LINE else f"`{pattern}`")
     path = paths.join(place)
     fix: tuple[Edit, ...] = (Set(path, shape.EXAMPLES[name]),) if shape.is_required(place) else (Remove(path),)
-    if name == "repo" and fits(place, repo := "/".join(re.sub(r"^\w+://[^/]+/(models/)?", "", value).split("/")[:2])):
-        fix = (Set(path, repo),)
+    if meant := read(place, value):
+        fix = (Set(path, meant),)
     return schema_rules.BAD_PATTERN, Fact(
         path, value, fix, {"field": field_name(place), "form": form, "advice": "or correct it"}
     )
+
+
+def read(place: Parts, value: Any) -> str | None:
+    """What the text means in the form that its field wants; None where nobody can tell."""
+    reading = READINGS.get(word(place))
+    meant = reading(value) if reading and isinstance(value, str) else None
+    return meant if meant and fits(place, meant) else None
 
 
 def wrong_type(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
@@ -171,41 +181,6 @@ def conversion(place: Parts, value: Any, wanted: str) -> tuple[tuple[Edit, ...],
         return (Set(path, shape.USUAL.get(word(place), shape.EXAMPLES.get(word(place), ""))),), "with your own value"
     form = f" {FORMS[word(place)]}" if wanted == "text" and word(place) in FORMS else ""
     return (Remove(path),), f"or give {wanted}{form}"
-
-
-def to_integer(value: Any) -> int | None:
-    text = str(value) if isinstance(value, (str, float)) else ""
-    if re.fullmatch(r"-?[0-9]{1,15}(\.0*)?", text):
-        return int(float(text))
-    return int(text, 0) if re.fullmatch(r"0(o[0-7]{1,15}|x[0-9a-fA-F]{1,12}|b[01]{1,48})", text) else None
-
-
-def to_text(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, (int, float)) else None
-
-
-def to_truth(value: Any) -> bool | None:
-    truth = {"true": True, "yes": True, "on": True, "y": True, "false": False, "no": False, "off": False, "n": False}
-    return truth.get(value.lower()) if isinstance(value, str) else None
-
-
-def to_number(value: Any) -> float | None:
-    return float(value) if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]*)?", value) else None
-
-
-def to_list(value: Any) -> list[Any] | None:
-    """Numbers with commas between them, or the words of a command line."""
-    if not isinstance(value, str):
-        return None
-    numbers = re.fullmatch(r"\s*\[?\s*([0-9]{1,15}(?:[,\s]+[0-9]{1,15})*)\s*\]?\s*", value)
-    return [int(number) for number in re.split(r"[,\s]+", numbers[1])] if numbers else value.split()
-
-
-CONVERTERS: dict[str, Callable[[Any], Any]] = {
-    "a whole number": to_integer, "text": to_text, "true or false": to_truth, "a number": to_number, "a list": to_list,
-}  # fmt: skip
 
 
 def non_json(place: Parts, value: Any, reason: str) -> Verdict:
