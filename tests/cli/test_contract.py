@@ -165,6 +165,18 @@ def test_sarif_names_rule_file_and_place(kvpp: Any) -> None:
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["GRAPH001"]
 
 
+def test_an_unreadable_file_is_a_finding_in_every_form(kvpp: Any) -> None:
+    said = "The file can't be read: "
+    text, sarif, lines = (kvpp("validate", "-o", form, "-", input="{{") for form in ("text", "sarif", "json"))
+    assert (text.exit_code, sarif.exit_code, lines.exit_code) == (2, 2, 2)
+    assert "error SCHEMA000 - $" in text.stdout and said in text.stdout
+    [result] = json.loads(sarif.stdout)["runs"][0]["results"]
+    assert result["ruleId"] == "SCHEMA000" and said in result["message"]["text"]
+    [document] = json.loads(lines.stdout)["documents"]
+    assert document["findings"][0]["message"].startswith(said)
+    assert "readable YAML" in kvpp("explain", "SCHEMA000").stdout
+
+
 def test_capacity_is_predicted_for_roles_with_kvpp(kvpp: Any) -> None:
     """Decode runs without KVPP, so nothing is said of it."""
     one = specs.deployment(specs.DISAGGREGATED)

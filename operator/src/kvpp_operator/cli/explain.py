@@ -7,6 +7,7 @@ import json
 
 from kvpp_operator.rules import RULES
 from kvpp_operator.rules.base import Rule
+from kvpp_operator.rules.schema_rules import UNREADABLE
 
 VALIDATIONS = {
     "never": "never validated on hardware",
@@ -21,7 +22,7 @@ EVIDENCE = {
 
 
 def find(rule_id: str) -> Rule | None:
-    return next((rule for rule in RULES if rule.id.lower() == rule_id.strip().lower()), None)
+    return next((rule for rule in (UNREADABLE, *RULES) if rule.id.lower() == rule_id.strip().lower()), None)
 
 
 def closest(rule_id: str) -> list[str]:

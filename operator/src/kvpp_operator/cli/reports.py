@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import json
 import sys
-from typing import Any, TextIO
+from collections.abc import Iterator
+from typing import Any, NamedTuple, TextIO
 
+from kvpp_operator.cli.documents import Unreadable
 from kvpp_operator.cli.judging import Batch, Judged
 from kvpp_operator.rules import RULES
+from kvpp_operator.rules.base import Fact, Finding
+from kvpp_operator.rules.schema_rules import UNREADABLE
 
 
 def to_json(batch: Batch) -> str:
@@ -34,13 +38,36 @@ def document_json(one: Judged) -> dict[str, Any]:
     }
 
 
-def unreadable_json(item: Any) -> dict[str, Any]:
+def unreadable_json(item: Unreadable) -> dict[str, Any]:
     """A file that is no YAML is a document that can't be accepted."""
-    finding = {
-        "rule": "SCHEMA000", "severity": "error", "path": "$", "value": None, "message": f"The file can't be read: {item.reason}",
-        "source": "YAML 1.1 as kubectl reads it", "fix": "make it readable YAML or JSON", "validation": "never",
-    }  # fmt: skip
-    return {"file": item.file, "index": 0, "namespace": None, "name": None, "accepted": False, "findings": [finding]}
+    findings = [finding_of(item).to_json()]
+    return {"file": item.file, "index": 0, "namespace": None, "name": None, "accepted": False, "findings": findings}
+
+
+def finding_of(item: Unreadable) -> Finding:
+    return UNREADABLE.finding(Fact("$", None, (), {"reason": item.reason.rstrip(".")}))
+
+
+class Place(NamedTuple):
+    file: str
+    document: int | None = None
+    """Its number in the file; None is the file itself."""
+
+    def __str__(self) -> str:
+        return self.file if self.document is None else f"{self.file}[{self.document}]"
+
+
+def everything(batch: Batch) -> Iterator[tuple[Place, Finding]]:
+    """Every finding with the place where it was found, files that can't be read last."""
+    for one in batch.judged:
+        for finding in one.judgement.findings:
+            yield Place(one.document.file, one.document.index), finding
+    for item in batch.unreadable:
+        yield Place(item.file), finding_of(item)
+
+
+def number_of(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
 
 
 def identity(body: Any) -> dict[str, Any]:
@@ -80,22 +107,18 @@ def to_text(batch: Batch, stream: TextIO | None = None) -> str:
                       Text("refused" if errors else "accepted", style=style), str(errors), str(warnings))  # fmt: skip
     if batch.judged:
         console.print(table)
-    for one in batch.judged:
-        for finding in one.judgement.findings:
-            style = "red" if finding.severity == "error" else "yellow"
-            console.print(
-                Text(f"\n{finding.severity} {finding.rule}", style=style),
-                Text(f"{one.document.file}[{one.document.index}] {finding.path}"),
-                soft_wrap=True,
-            )
-            console.print(Text(f"  {finding.message}"), soft_wrap=True)
-            console.print(Text(f"  fix: {finding.fix}\n  source: {finding.source}", style="dim"), soft_wrap=True)
-    for item in batch.unreadable:
-        console.print(Text(f"\nunreadable {item.file}: {item.reason}", style="red"), soft_wrap=True)
+    for place, finding in everything(batch):
+        style = "red" if finding.severity == "error" else "yellow"
+        console.print(
+            Text(f"\n{finding.severity} {finding.rule}", style=style), Text(f"{place} {finding.path}"), soft_wrap=True
+        )
+        console.print(Text(f"  {finding.message}"), soft_wrap=True)
+        console.print(Text(f"  fix: {finding.fix}\n  source: {finding.source}", style="dim"), soft_wrap=True)
     total = len(batch.judged)
     refused = sum(not one.judgement.accepted for one in batch.judged)
     counts = f"{total - refused} accepted, {refused} refused, {len(batch.skipped)} skipped"
-    console.print(Text(f"\n{total} documents: {counts}, {len(batch.unreadable)} files unreadable"))
+    unreadable = number_of(len(batch.unreadable), "file")
+    console.print(Text(f"\n{number_of(total, 'document')}: {counts}, {unreadable} unreadable"))
     return buffer.getvalue()
 
 
@@ -108,18 +131,17 @@ def to_sarif(batch: Batch) -> str:
             "message": {"text": f"{finding.path}: {finding.message} Fix: {finding.fix}."},
             "locations": [
                 {
-                    "physicalLocation": {"artifactLocation": {"uri": one.document.file}},
+                    "physicalLocation": {"artifactLocation": {"uri": place.file}},
                     "logicalLocations": [{"fullyQualifiedName": finding.path}],
                 }
             ],
         }
-        for one in batch.judged
-        for finding in one.judgement.findings
+        for place, finding in everything(batch)
     ]
     used = {result["ruleId"] for result in results}
     rules = [
         {"id": rule.id, "shortDescription": {"text": rule.title}, "help": {"text": rule.source}}
-        for rule in RULES
+        for rule in (UNREADABLE, *RULES)
         if rule.id in used
     ]
     log = {

@@ -27,6 +27,10 @@ def schema_rule(number: int, title: str, message: str, fix: str = "", source: st
     )  # fmt: skip
 
 
+UNREADABLE = schema_rule(
+    0, "A file that can't be read", "The file can't be read: {reason}.", "make it readable YAML or JSON", source="YAML 1.1 as kubectl reads it"
+)  # fmt: skip
+"""Of files only; what comes through the API server has been read."""
 WRONG_TYPE = schema_rule(1, "A value of the wrong type", "{field} must be {expected}, not {given}.", "{advice}")
 UNKNOWN_FIELD = schema_rule(
     2, "A field that does not exist", "{parent} has no field {field}{suggestion}.", "{advice}",
