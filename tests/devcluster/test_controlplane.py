@@ -178,9 +178,12 @@ def test_a_signal_ends_a_foreground_cluster(number: signal.Signals) -> None:
     command = [*CLI, "up", "--foreground", "--name", f"test-{os.getpid()}-{number}", "--group", "name=n"]
     with subprocess.Popen(command, env=module_environment(), stderr=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stderr
-        directory = kubeconfig_directory(next(line for line in supervisor.stderr if line.startswith("export")))
-        supervisor.send_signal(number)
-        supervisor.wait(20)
+        try:
+            directory = kubeconfig_directory(next(line for line in supervisor.stderr if line.startswith("export")))
+            supervisor.send_signal(number)
+            supervisor.wait(20)
+        finally:
+            supervisor.kill()  # else leaving the block waits for ever
     assert not directory.exists()
     assert not directory.parent.exists()
 
