@@ -11,6 +11,7 @@ Without these tests, two engines on one host find each other's port in use, at r
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -50,6 +51,7 @@ class Deployment:
     replicas: dict[str, int]
     revision: int = 1
     pin: int | None = None
+    generation: int = 1
 
     def requests(self) -> list[Request]:
         made = []
@@ -72,7 +74,10 @@ class Writer:
     version: int | None = None
     ledger: Ledger = field(default_factory=Ledger)
     look: tuple[list[Request], set[Holder], tuple[Claim, ...], set[Owner] | None] | None = None
-    granted: dict[Holder, tuple[Claim, ...]] = field(default_factory=dict)
+    generation: int = 0
+    """Of the deployment, when it was looked at."""
+    granted: dict[Holder, tuple[int, tuple[Claim, ...]]] = field(default_factory=dict)
+    """With the generation that wanted it."""
 
 
 class Cluster(RuleBasedStateMachine):
@@ -115,13 +120,13 @@ class Cluster(RuleBasedStateMachine):
     @rule(which=st.integers(0, 9), role=st.sampled_from(["prefill", "decode"]), replicas=st.integers(0, 4))
     def scale(self, which: int, role: str, replicas: int) -> None:
         self.count()
-        self.pick(which).replicas[role] = replicas
+        self.edit(which).replicas[role] = replicas
 
     @precondition(lambda self: self.deployments)
     @rule(which=st.integers(0, 9), length=LENGTHS)
     def roll(self, which: int, length: int) -> None:
         self.count()
-        deployment = self.pick(which)
+        deployment = self.edit(which)
         deployment.revision += 1
         deployment.lengths["prefill"] = length
 
@@ -132,7 +137,7 @@ class Cluster(RuleBasedStateMachine):
     )
     def pin(self, which: int, pin: int | None) -> None:
         self.count()
-        self.pick(which).pin = pin
+        self.edit(which).pin = pin
 
     @precondition(lambda self: self.deployments)
     @rule(which=st.integers(0, 9))
@@ -180,7 +185,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(index=st.integers(0, 1))
     def read(self, index: int) -> None:
         self.count()
-        self.writers[index] = Writer(self.version, parse(self.spec).ledger, None, self.writers[index].granted)
+        self.writers[index] = Writer(self.version, parse(self.spec).ledger, granted=self.writers[index].granted)
 
     @rule(index=st.integers(0, 1), which=st.integers(0, 9), sweep=st.booleans())
     def look(self, index: int, which: int, sweep: bool) -> None:  # noqa: FBT001
@@ -195,6 +200,7 @@ class Cluster(RuleBasedStateMachine):
         else:
             deployment = self.pick(which)
             writer.look = deployment.requests(), keep, live, {deployment.owner}
+            writer.generation = deployment.generation
 
     @rule(index=st.integers(0, 1))
     def commit(self, index: int) -> None:
@@ -212,7 +218,7 @@ class Cluster(RuleBasedStateMachine):
         claims = [claim for claim in settled.claims if claim not in lost]
         self.writers[index] = Writer(
             granted={
-                holder: both
+                holder: (writer.generation, both)
                 for holder in {claim.holder for claim in claims}
                 if len(both := tuple(claim for claim in claims if claim.holder == holder)) == 2
             }
@@ -226,7 +232,7 @@ class Cluster(RuleBasedStateMachine):
         granted = self.writers[index].granted
         if granted:
             holder = sorted(granted)[which % len(granted)]
-            self.apply_engine(holder, granted.pop(holder))
+            self.apply_engine(holder, *granted.pop(holder))
 
     @rule(index=st.integers(0, 1), which=st.integers(0, 9), stop_after=st.integers(0, 9))
     def take_a_turn(self, index: int, which: int, stop_after: int) -> None:
@@ -302,6 +308,11 @@ class Cluster(RuleBasedStateMachine):
     def wanted(self) -> set[Holder]:
         return {holder for deployment in self.deployments.values() for holder in deployment.wanted()}
 
+    def edit(self, which: int) -> Deployment:
+        deployment = self.pick(which)
+        deployment.generation += 1
+        return deployment
+
     def store(self, spec: Any) -> None:
         self.spec, self.version = spec, self.version + 1
 
@@ -324,8 +335,10 @@ class Cluster(RuleBasedStateMachine):
         assert (settled.ledger, settled.claims) == (again.ledger, again.claims)
         return settled
 
-    def apply_engine(self, holder: Holder, claims: tuple[Claim, ...]) -> None:
-        if self.looks_last and not parse(self.spec).ledger.holds(claims):
+    def apply_engine(self, holder: Holder, generation: int, claims: tuple[Claim, ...]) -> None:
+        deployment = self.deployments.get(holder.owner)
+        is_same = deployment is not None and deployment.generation == generation
+        if self.looks_last and not (is_same and parse(self.spec).ledger.holds(claims)):
             return
         running = self.engines.setdefault(holder, claims)
         assert sorted(map(str, running)) == sorted(map(str, claims)), "a running engine was moved"
@@ -340,12 +353,14 @@ class Cluster(RuleBasedStateMachine):
         self.spec = dump(settled.ledger)
         self.check_written()
         for holder in sorted({claim.holder for claim in settled.claims}):
-            self.apply_engine(holder, tuple(claim for claim in settled.claims if claim.holder == holder))
+            assert deployment is not None
+            claims = tuple(claim for claim in settled.claims if claim.holder == holder)
+            self.apply_engine(holder, deployment.generation, claims)
         return settled
 
 
 SMALL = settings(
-    max_examples=120, stateful_step_count=50, deadline=None, derandomize=True, database=None,
+    max_examples=120, stateful_step_count=50, deadline=None, derandomize=True, database=None, print_blob=True,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 
@@ -442,18 +457,43 @@ def test_a_broken_ledger_is_caught(broken: type[Cluster]) -> None:
 @pytest.mark.parametrize(("machine", "clashes"), [(Cluster, False), (AppliesBlindly, True)])
 def test_the_last_look_saves_a_slow_writer(machine: type[Cluster], clashes: bool) -> None:  # noqa: FBT001
     """Granted, not yet applied; then the ledger is wiped by hand and another writer serves somebody else."""
-    cluster = machine()
-    cluster.begin(seed=0)
-    for _ in range(2):
-        cluster.create(prefill=9, decode=2, replicas=(1, 0))
+    cluster = two_deployments(machine)
     cluster.take_a_turn(index=0, which=0, stop_after=0)
     cluster.edit_by_hand("wipe")
     cluster.take_a_turn(index=1, which=1, stop_after=1)
     cluster.apply(index=0, which=0)
-    try:
-        cluster.no_port_is_bound_twice()
-    except AssertionError:
-        clashed = True
+    assert clashes == breaks(cluster.no_port_is_bound_twice)
+
+
+@pytest.mark.parametrize(("machine", "is_lost"), [(Cluster, False), (AppliesBlindly, True)])
+@pytest.mark.parametrize("unwanted", ["deleted", "scaled down and up again"])
+def test_the_last_look_saves_what_another_writer_frees(machine: type[Cluster], is_lost: bool, unwanted: str) -> None:  # noqa: FBT001
+    """Granted, not yet applied; another writer has seen that nobody wants the engine, and is about to free its claims."""
+    cluster = two_deployments(machine)
+    cluster.take_a_turn(index=0, which=0, stop_after=0)
+    if unwanted == "deleted":
+        cluster.delete(which=0)
     else:
-        clashed = False
-    assert clashes == clashed
+        cluster.scale(which=0, role="prefill", replicas=0)
+    cluster.read(index=1)
+    cluster.look(index=1, which=0, sweep=True)
+    if unwanted != "deleted":
+        cluster.scale(which=0, role="prefill", replicas=1)
+    cluster.apply(index=0, which=0)
+    assert is_lost == breaks(lambda: cluster.commit(index=1))
+
+
+def two_deployments(machine: type[Cluster]) -> Cluster:
+    cluster = machine()
+    cluster.begin(seed=0)
+    for _ in range(2):
+        cluster.create(prefill=9, decode=2, replicas=(1, 0))
+    return cluster
+
+
+def breaks(step: Callable[[], None]) -> bool:
+    try:
+        step()
+    except AssertionError:
+        return True
+    return False

@@ -9,7 +9,7 @@ from typing import Any
 from kvpp_operator import capacity, names
 from kvpp_operator.api.v1alpha1 import ROLES
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.ledger.claim import Holder, Ledger
+from kvpp_operator.ledger.claim import Claim, Holder, Ledger
 from kvpp_operator.ledger.live import holder_of, kv_block
 from kvpp_operator.ledger.pods import NoRoom
 from kvpp_operator.ledger.refusal import Refusal, Taken
@@ -41,6 +41,8 @@ class Decision:
     """Complete but for what applying and looking at engines brings."""
     settled: Settled | None = None
     """The port ledger as it must be before anything is applied; None: nothing was planned, and no claim changes."""
+    starting: tuple[Claim, ...] = ()
+    """Claims of engines that have no workload yet."""
     make_way: tuple[Key, ...] = ()
     """Workloads of an older revision that stand on ports which the new one is pinned to: they go first."""
 
@@ -71,7 +73,7 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
             report = replace(report, ports=Ports(reason, planned.refusal.message))
         workloads = ((key, manifest) for key, manifest in world.owned.items() if key.kind in WORKLOADS)
         way = tuple(key for key, manifest in workloads if holder_of(manifest) in older)
-        return Decision(None, surviving(world, kept), report, settled, way)
+        return Decision(None, surviving(world, kept), report, settled, make_way=way)
     manifests = wished(planned.plan, planned.revision, planned.pools, uid=body["metadata"].get("uid", ""))
     return Decision(
         wished=tuple(manifests),
@@ -87,7 +89,14 @@ def conclude(body: Mapping[str, Any], world: World, drafted: Planned, settled: S
             ports=ports_of(planned.plan, settled),
         ),
         settled=settled,
+        starting=starting(settled, world),
     )
+
+
+def starting(settled: Settled | None, world: World) -> tuple[Claim, ...]:
+    """Claims of engines that nothing shows yet: what is wished will start them."""
+    there = {sign.holder for sign in world.signs}
+    return tuple(claim for claim in settled.claims if claim.holder not in there) if settled else ()
 
 
 def still_true(planned: Planned) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kvpp_operator.cluster.ledger import KEY, LedgerKeeper, Look, NeedsLook, shown
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.controller.gather import gather
-from kvpp_operator.decide import Decision, conclude, draft_of
+from kvpp_operator.decide import Decision, conclude, draft_of, starting
 from kvpp_operator.ledger.claim import Ledger
 from kvpp_operator.ledger.live import holders, signs
 from kvpp_operator.ledger.settle import release
@@ -20,10 +20,12 @@ from kvpp_operator.pipeline import settle_ports
 from kvpp_operator.report.status import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvpp_operator.cluster.cache import Cache
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.configuration import Configuration
-    from kvpp_operator.ledger.claim import Holder
+    from kvpp_operator.ledger.claim import Claim, Holder
     from kvpp_operator.ledger.live import Sign
     from kvpp_operator.ledger.settle import Settled
     from kvpp_operator.manifest import DeploymentKey, Manifest
@@ -48,7 +50,8 @@ class Claims:
         drafted = draft_of(body, world, self._configuration)
         known = self.known(cache)
         settled = settle_ports(drafted, replace(world, ledger=known))
-        if settled is None or (settled.ledger == known and starts_nothing(settled, world)):
+        # Before an engine is started, the ledger itself is asked, not the watch.
+        if settled is None or (settled.ledger == known and not starting(settled, world)):
             return conclude(body, world, drafted, settled)
         try:
             settled = await self.keeper(cluster, cache).take(Asking(body, world, drafted, cluster))
@@ -104,9 +107,7 @@ class Asking:
         if not settled.freed:
             return
         key = Owner.of(self._body).key
-        now, found = await asyncio.gather(deployment_now(self._cluster, key), shown(self._cluster, key))
-        if now is None or any(now["metadata"][name] != self._body["metadata"][name] for name in ("uid", "generation")):
-            raise ClusterError(HTTPStatus.CONFLICT, "Conflict", f"{key} has changed meanwhile")
+        _, found = await asyncio.gather(unchanged(self._cluster, self._body), shown(self._cluster, key))
         self._signs = self._world.signs | signs(found)
 
     def take(self, ledger: Ledger, look: Look) -> tuple[Ledger, Settled]:
@@ -137,10 +138,25 @@ class Freeing:
         return release(ledger, holders(self._signs, ledger), gone), None
 
 
-def starts_nothing(settled: Settled, world: World) -> bool:
-    """Whether all engines have their workloads; before one is started, the ledger itself is asked, not the watch."""
-    there = {sign.holder for sign in world.signs}
-    return all(claim.holder in there for claim in settled.claims)
+async def last_look(cluster: Cluster, body: Manifest, claims: Sequence[Claim]) -> None:
+    """Make sure, before engines are started on hosts' ports, that their claims and the spec they are from still stand.
+
+    Another operator frees what a newer spec does not want, and a hand may have been in the ledger, while the API server
+    was asked what it would say to a new revision. Raises `ClusterError`: the queue decides anew.
+    """
+    if not claims:
+        return
+    _, found = await asyncio.gather(unchanged(cluster, body), cluster.get(KEY))
+    if not parse((found or {}).get("spec")).ledger.holds(claims):
+        raise ClusterError(HTTPStatus.CONFLICT, "Conflict", f"{KEY} no longer has the claims of engines to be started")
+
+
+async def unchanged(cluster: Cluster, body: Manifest) -> None:
+    """Raise `ClusterError` if the deployment is not what was decided on any more."""
+    key = Owner.of(body).key
+    now = await deployment_now(cluster, key)
+    if now is None or any(now["metadata"][name] != body["metadata"][name] for name in ("uid", "generation")):
+        raise ClusterError(HTTPStatus.CONFLICT, "Conflict", f"{key} has changed meanwhile")
 
 
 def is_of(holder: Holder, key: DeploymentKey) -> bool:

@@ -13,7 +13,7 @@ from kvpp_operator.cluster.apply import apply, apply_status, prune
 from kvpp_operator.cluster.outcome import Applied
 from kvpp_operator.cluster.rehearse import is_new_revision, rehearse
 from kvpp_operator.cluster.transport import NO_SUCH_API, ClusterError
-from kvpp_operator.controller.claims import Claims
+from kvpp_operator.controller.claims import Claims, last_look
 from kvpp_operator.controller.engines import explain, release
 from kvpp_operator.controller.gather import gather
 from kvpp_operator.controller.routers import tidy
@@ -54,13 +54,12 @@ class Reconciler:
             # Owner references let the garbage collector do the rest; only claims of ports are ours to free.
             await self.claims.free(key, cache, cluster)
             return None
-        owner = Owner.of(body)
         decision = await self.claims.decide(body, cache, cluster)
         body = await warn_first(decision, cluster, cache, body)
         problem: ClusterError | None = None
         outcome = Outcome()
         try:
-            outcome = await carry_out(decision, cluster, cache, owner)
+            outcome = await carry_out(decision, cluster, cache, body)
         except ClusterError as error:
             problem, outcome = error, Outcome("Retrying", str(error))
         report = await finished(decision, outcome, cluster, cache, body)
@@ -95,8 +94,9 @@ def sooner(*seconds: float | None) -> float | None:
     return min((one for one in seconds if one is not None), default=None)
 
 
-async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, owner: Owner) -> Outcome:
+async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, body: Manifest) -> Outcome:
     """Apply what is wished; or make way for it; or, for a refused spec, leave everything as it is."""
+    owner = Owner.of(body)
     if decision.wished is not None:
         if is_new_revision(cache, decision.wished):
             try:
@@ -105,6 +105,7 @@ async def carry_out(decision: Decision, cluster: Cluster, cache: Cache, owner: O
                 return Outcome("Retrying", str(error), kept_old=True)
             if refused:
                 return replace(outcome_of(Applied(failed=refused)), kept_old=True)
+        await last_look(cluster, body, decision.starting)
         return outcome_of(await apply(cluster, cache, owner, decision.wished))
     if decision.make_way:
         keep = [key_of(manifest) for manifest in cache.owned(owner.key)]

@@ -8,9 +8,11 @@ object, written only by compare-and-swap, so two writers never hand out the same
 2. read, not from a cache older than 1, the wanted holders and what the live objects show (`live.live_claims`)
 3. `settle`: heal, release, allocate; one pure call
 4. write with the resourceVersion of 1; when it lost, go to 1 (`merge` may carry the new claims over)
-5. before an engine is applied: `Ledger.holds` its claims, on a ledger read just now
+5. before an engine is started: `Ledger.holds` its claims, on a ledger read just now, and its deployment is still the one
+   that 2 saw, by uid and generation
 
 Why the order: a claim is written before its pods exist, so reading pods *after* the ledger can't miss those of a claim
-that is in it. Releasing by an older look would free the block of an engine that has started since.
+that is in it. Releasing by an older look would free the block of an engine that has started since; and one that
+was unwanted at the look is started after it only by who has not looked last.
 A running engine never moves: what it shows wins over what the ledger says.
 """
