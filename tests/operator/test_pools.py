@@ -83,6 +83,24 @@ def test_scaling_leaves_the_meta_service_and_a_threshold_replaces_it_once(user: 
 
 
 @pytest.mark.usefixtures("operator")
+def test_a_service_that_ends_later_is_told_although_engines_serve(user: Cluster) -> None:
+    """Engines need it to start, not to serve: without the condition its end would show only as slow answers."""
+    user.apply(specs.deployment(SPLIT))
+    user.wait("demo", "Ready")
+    user.wait("demo", "PoolReady")
+    fault = "devcluster.kvpp.io/never-ready"
+    first, second = sorted(uids(user))
+    user.kubectl("annotate", "pod", first, f"{fault}=true")
+    eventually(lambda: user.condition("demo", "PoolReady").get("reason") == "PoolDegraded", what="PoolDegraded")
+    user.kubectl("annotate", "pod", second, f"{fault}=true")
+    told = user.wait("demo", "PoolReady", "False")
+    assert told["message"].startswith(f"0 of 2 pods of {first.rpartition('-')[0]} are ready.")
+    assert user.condition("demo", "Ready")["status"] == "True"
+    user.kubectl("annotate", "pod", first, second, f"{fault}-")
+    eventually(lambda: user.condition("demo", "PoolReady").get("reason") == "PoolReady", what="PoolReady")
+
+
+@pytest.mark.usefixtures("operator")
 def test_another_layout_gets_a_pool_of_its_own_and_the_old_one_goes(user: Cluster) -> None:
     user.apply(specs.deployment(SPLIT))
     user.wait("demo", "Ready")

@@ -10,6 +10,7 @@ import pytest
 from kvpp_operator.report import reasons
 from kvpp_operator.report.apis import missing
 from kvpp_operator.report.engines import EngineState
+from kvpp_operator.report.pool import PoolState
 from kvpp_operator.report.router import PodReport, RouterState
 from kvpp_operator.report.status import Outcome, Report, status
 from kvpp_operator.rules.base import Finding
@@ -105,7 +106,7 @@ def test_the_same_report_gives_the_same_status() -> None:
 
 
 def test_every_condition_has_the_generation_and_a_message() -> None:
-    found = status(replace(UP, router=ROUTER), {}, NOW)
+    found = status(replace(UP, router=ROUTER, pools=(PoolState("demo-pool", 1, 1),)), {}, NOW)
     assert [condition["type"] for condition in found["conditions"]] == list(reasons.CONDITIONS)
     assert all(condition["observedGeneration"] == 3 and condition["message"] for condition in found["conditions"])
 

@@ -22,6 +22,7 @@ from kvpp_operator.manifest import Owner, key_of
 from kvpp_operator.pipeline import stored_revisions
 from kvpp_operator.report.apis import missing
 from kvpp_operator.report.engines import engine_states, unexplained, waits_long
+from kvpp_operator.report.pool import pool_states
 from kvpp_operator.report.router import router_state, router_workload
 from kvpp_operator.report.status import Outcome, Report, shown_findings, status
 from kvpp_operator.revision import newest
@@ -122,14 +123,15 @@ async def finished(decision: Decision, outcome: Outcome, cluster: Cluster, cache
         wanted = surviving(world, kept)
         report = replace(report, revision=kept.hash if kept else "")
     is_as_it_was = decision.wished is None or outcome.kept_old
-    routing = router_workload(world.owned.values() if is_as_it_was else decision.wished or ())
+    objects = tuple(world.owned.values() if is_as_it_was else decision.wished or ())
+    routing = router_workload(objects)
     router = router_state(routing, world.owned, world.pods) if routing else None
     before = (body.get("status") or {}).get("engines") or []
     states = tuple(engine_states(wanted, world.owned.values(), world.pods, before=before))
     if waiting := waits_long(states, before):
         told = await explain(cluster, waiting, wanted, world.pods)
         states = tuple(engine_states(wanted, world.owned.values(), world.pods, told=told, before=before))
-    return replace(report, engines=states, router=router)
+    return replace(report, engines=states, router=router, pools=pool_states(objects, world.owned, world.pods))
 
 
 def outcome_of(applied: Applied) -> Outcome:

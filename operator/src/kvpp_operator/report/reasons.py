@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ACCEPTED, PORTS, APPLIED, AVAILABLE, HANDOVER, READY, RECONCILING, STALLED = (
+ACCEPTED, PORTS, APPLIED, AVAILABLE, HANDOVER, POOL, READY, RECONCILING, STALLED = (
     "Accepted",
     "PortsAllocated",
     "Applied",
     "Available",
     "HandoverSeen",
+    "PoolReady",
     "Ready",
     "Reconciling",
     "Stalled",
 )
-CONDITIONS = (ACCEPTED, PORTS, APPLIED, AVAILABLE, HANDOVER, READY, RECONCILING, STALLED)
+CONDITIONS = (ACCEPTED, PORTS, APPLIED, AVAILABLE, HANDOVER, POOL, READY, RECONCILING, STALLED)
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,13 @@ REASONS = (
            warning=True),
     Reason("CanaryFailed", HANDOVER, "False", "A short completion through prefill and decode is not what prefill alone answers.",
            "See Available=False: CanaryFailed.", warning=True),
+    good(POOL, "PoolReady", "The pool's service answers: engines find each other's blocks."),
+    Reason("PoolDegraded", POOL, "True", "The pool's service answers, but not all of its pods are ready.",
+           "The message says which and why; with one more gone, nothing may be left to elect."),
+    Reason("PoolDown", POOL, "False",
+           "No pod of the pool's service is ready. Engines that run go on without pooled blocks; new ones wait for it.",
+           "The message says why; `kubectl logs` of the pod that it names says more. Blocks are lost where a service forgot them.",
+           warning=True),
     good(READY, "Ready", "Every engine that is wanted is ready, on the revision of the present spec."),
     Reason("EnginesNotReady", READY, "False", "Some engines that are wanted are not ready.",
            "Look at status.engines: each entry has the scheduler's, kubelet's or engine's own reason."),

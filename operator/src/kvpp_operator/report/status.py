@@ -8,6 +8,7 @@ from typing import Any
 
 from kvpp_operator.report import reasons
 from kvpp_operator.report.engines import EngineState
+from kvpp_operator.report.pool import PoolState
 from kvpp_operator.report.router import RouterState
 from kvpp_operator.rules.base import Finding
 
@@ -40,6 +41,8 @@ class Report:
     engines: Sequence[EngineState] = ()
     router: RouterState | None = None
     """None where no router of ours stands in front."""
+    pools: Sequence[PoolState] = ()
+    """Those whose service is ours."""
     outcome: Outcome = Outcome()
     ports: Outcome = Outcome("PodNetwork")
     revision: str = ""
@@ -100,6 +103,8 @@ def verdicts(report: Report) -> Iterable[tuple[str, str, str]]:
     yield reasons.AVAILABLE, *available(report)
     if report.router is not None:
         yield reasons.HANDOVER, *handover(report.router)
+    if report.pools:
+        yield reasons.POOL, *pool(report.pools)
     yield reasons.READY, *ready(report)
     yield reasons.RECONCILING, *reconciling(report)
     stuck = not report.suspended and (needs_person(report))
@@ -138,6 +143,13 @@ def handover(router: RouterState) -> tuple[str, str]:
         (reason for word, reason in (("not seen", "HandoverNotSeen"), ("seen", "HandoverSeen")) if word in seen),
         "HandoverUnknown",
     ), ""
+
+
+def pool(states: Sequence[PoolState]) -> tuple[str, str]:
+    """Whether the services of pools answer: the worst of them counts."""
+    down = [state for state in states if not state.ready and state.wanted]
+    degraded = [state for state in states if state.ready < state.wanted]
+    return ("PoolDown" if down else "PoolDegraded" if degraded else "PoolReady"), " ".join(map(str, down or degraded))
 
 
 def has_engines(report: Report) -> bool:
