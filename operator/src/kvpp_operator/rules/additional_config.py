@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kvpp_operator.engine_flags import AdditionalProblem, check_additional
-from kvpp_operator.resolve import Resolved
+from kvpp_operator.resolve import Resolved, ResolvedRole
 from kvpp_operator.rules import paths
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
 from kvpp_operator.rules.environment import places
-from kvpp_operator.rules.values import is_false, is_true, wins
+from kvpp_operator.rules.values import Place, is_false, is_true, wins
 from kvpp_operator.world import World
 
 SCHEMA = "launch facts 1.1: AscendConfig forbids extra keys; its fields in ascend_config.py of the release"
@@ -113,6 +113,14 @@ def wrong_kind_of_value(resolved: Resolved, _: World) -> Iterator[Fact]:
         yield Fact(path, one.value, (Remove(path),), {"key": ".".join(one.path), "expected": one.problem.expected})
 
 
+def switches(resolved: Resolved) -> Iterator[tuple[ResolvedRole, Place, bool]]:
+    """Every `enable_kvpp` that counts, and whether it says what `spec.kvpp.enabled` says for the role."""
+    for role in resolved.roles:
+        place = wins(role, "enable_kvpp")
+        if place is not None:
+            yield role, place, is_true(place.value) if role.kvpp else is_false(place.value)
+
+
 @rule(
     "ADD005",
     severity="error",
@@ -126,9 +134,8 @@ def wrong_kind_of_value(resolved: Resolved, _: World) -> Iterator[Fact]:
 )
 def kvpp_switched_by_hand(resolved: Resolved, _: World) -> Iterator[Fact]:
     """enable_kvpp that contradicts the field."""
-    for role in resolved.roles:
-        place = wins(role, "enable_kvpp")
-        if place is not None and not (is_true(place.value) if role.kvpp else is_false(place.value)):
+    for role, place, agrees in switches(resolved):
+        if not agrees:
             yield Fact(place.path, place.value, place.removal, {"role": role.name})
 
 
@@ -142,9 +149,11 @@ def kvpp_switched_by_hand(resolved: Resolved, _: World) -> Iterator[Fact]:
 )
 def kvpp_said_twice(resolved: Resolved, _: World) -> Iterator[Fact]:
     """enable_kvpp that says what the field says."""
-    for role in resolved.roles:
-        place = wins(role, "enable_kvpp")
-        if place is not None and (is_true(place.value) if role.kvpp else is_false(place.value)):
+    contradicted = {
+        place.path for _, place, agrees in switches(resolved) if not agrees
+    }  # one for both roles can't be right
+    for _role, place, agrees in switches(resolved):
+        if agrees and place.path not in contradicted:
             yield Fact(place.path, place.value, place.removal)
 
 
