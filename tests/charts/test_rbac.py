@@ -34,6 +34,7 @@ BESIDE_OWNED = (
     ("events.k8s.io", "events", "list", "controller.engines.explain: why there is no pod"),
 )
 LEDGER = (("serving.kvpp.io", "kvppportledgers", "get list watch create update", "cluster.ledger: compare-and-swap"),)
+NAMESPACES = (("", "namespaces", "get list watch", "controller.reconcile.stop: engines of one that is being deleted"),)
 HEALING = (
     ("", "pods", "list", "cluster.ledger: what runs"),
     ("apps", "deployments", "list", "cluster.ledger: what runs"),
@@ -77,7 +78,7 @@ def needed(roles_of_pods: list[dict[str, Any]]) -> Rights:
 
 
 def test_cluster_role_holds_what_the_code_uses(template: Template, needed: Rights) -> None:
-    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == needed | rights(LEDGER)
+    assert granted(role_of(template(), "ClusterRole", "test-kvpp-operator")) == needed | rights((*NAMESPACES, *LEDGER))
 
 
 def test_a_list_of_namespaces_takes_only_the_ledger_from_the_cluster(template: Template, needed: Rights) -> None:

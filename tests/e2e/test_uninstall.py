@@ -14,15 +14,12 @@ if TYPE_CHECKING:
 LEDGER = "kvppportledger.serving.kvpp.io/default"
 CRDS = ("kvppdeployments.serving.kvpp.io", "kvppportledgers.serving.kvpp.io")
 NAMESPACE = "leaving"
-# The namespace controller deletes, finds pods, and looks again after half of their longest grace period (pkg/controller/
-# namespace, ResourcesRemainingError): with the default of 2m that alone takes 80 s, although an idle engine ends in 7 s.
-SHORT = {"unified": {"shutdownTimeout": "30s"}}
 
 
 def test_uninstall_leaves_the_definitions_and_nothing_else(operated: Place) -> None:
     operated.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-    operated.apply(*weights(NAMESPACE), example("1-one-node.yaml", SHORT), namespace=NAMESPACE)
-    operated.until_ready(NAMESPACE, "glm-5-2", seconds=120)
+    operated.apply(*weights(NAMESPACE), example("2-prefill-decode.yaml"), namespace=NAMESPACE)
+    operated.until_ready(NAMESPACE, "glm-5-2-pd", seconds=180)
     operated.delete_namespace(NAMESPACE)
     operated.cluster.kubectl("delete", "persistentvolume", "e2e-weights")
     started = time.monotonic()

@@ -51,6 +51,25 @@ def test_what_render_prints_is_what_lives(user: Cluster, operator: Operator, fil
         assert differences(manifest, live[key]) == [], key
 
 
+def test_a_namespace_goes_within_a_minute(user: Cluster, operator: Operator) -> None:
+    """Kubernetes looks again after half of a pod's grace period, 80 s, if one is left 5 s after it was told to end. So engines,
+    which need longer than that to end, are told before."""
+    [body] = specs.read(specs.EXAMPLES[1])
+    slow = {"metadata": {"annotations": {"devcluster.kvpp.io/stop-delay": "7"}}}
+    body["spec"]["engine"]["podTemplate"] = slow
+    user.apply(body)
+    user.wait("glm-5-2-pd", "Ready")
+    user.kubectl("delete", "namespace", user.namespace, "--wait=false")
+    eventually(lambda: not user.items("pods"), seconds=30, what="nothing runs any more")
+    names = user.cluster.kubectl
+    eventually(
+        lambda: f"namespace/{user.namespace}" not in names("get", "namespaces", "-o", "name").split(), seconds=60
+    )
+    said = [line for line in operator.logged() if line["message"] == "namespace is being deleted"]
+    assert [line["stopped"] for line in said] == [4]
+    assert [line for line in operator.logged() if line["message"].startswith("not reconciled")] == []
+
+
 def test_prefill_and_decode_as_promised(user: Cluster, operator: Operator) -> None:
     [body] = specs.read(specs.EXAMPLES[1])
     user.apply(body)

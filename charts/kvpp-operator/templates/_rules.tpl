@@ -68,6 +68,13 @@ show: one of our names without our label, which is then left alone.
   verbs: [get, list, watch]
 {{- end }}
 
+{{- /* Engines of a namespace that is being deleted are told at once. A list of namespaces to serve does without. */}}
+{{- define "kvpp-operator.namespaceRules" -}}
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list, watch]
+{{- end }}
+
 {{- /* Ports of hosts are one for the whole cluster, whatever namespaces the operator serves: it always watches the ledger. */}}
 {{- define "kvpp-operator.ledgerRules" -}}
 # Written by compare-and-swap: an update with the resourceVersion that was read.

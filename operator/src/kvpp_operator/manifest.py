@@ -109,13 +109,14 @@ KINDS: tuple[Kind, ...] = (
 DEPLOYMENTS = Kind(API_VERSION, KIND, "kvppdeployments")
 PODS = Kind("v1", "Pod", "pods")
 LEASES = next(kind for kind in KINDS if kind.name == "Lease")
+NAMESPACES = Kind("v1", "Namespace", "namespaces", namespaced=False)
 LEDGERS = Kind(API_VERSION, "KVPPPortLedger", "kvppportledgers", namespaced=False, optional=True)
 
 # Read or written, but not owned by a deployment.
 OTHER_KINDS: tuple[Kind, ...] = (
     DEPLOYMENTS,
     PODS,
-    Kind("v1", "Namespace", "namespaces", namespaced=False),
+    NAMESPACES,
     Kind("v1", "Node", "nodes", namespaced=False),
     Kind("v1", "Secret", "secrets"),
     Kind("v1", "ResourceQuota", "resourcequotas"),

@@ -19,6 +19,7 @@ from kvpp_operator.manifest import (
     KIND,
     KIND_OF,
     LEASES,
+    NAMESPACES,
     PODS,
     DeploymentKey,
     Key,
@@ -128,6 +129,11 @@ class Cache:
 
     def deployments(self) -> tuple[DeploymentKey, ...]:
         return tuple(DeploymentKey(key.namespace, key.name) for key in self._entries if key.kind == KIND)
+
+    def is_leaving(self, namespace: str) -> bool:
+        """Tell whether a namespace is being deleted; unknown where namespaces are not watched."""
+        found = self.get(Key(NAMESPACES.api_version, NAMESPACES.name, "", namespace))
+        return found is not None and "deletionTimestamp" in found["metadata"]
 
     def owned(self, deployment: DeploymentKey) -> tuple[Manifest, ...]:
         """List what carries our mark for a deployment, pods apart; whether it is ours its controller says."""

@@ -14,7 +14,18 @@ from kvpp_operator.controller.ledger_news import claimants, concerned
 from kvpp_operator.controller.streams import Stream, Streams
 from kvpp_operator.controller.sweep import compare
 from kvpp_operator.controller.watch import Watch
-from kvpp_operator.manifest import DEPLOYMENTS, KINDS, LEASES, LEDGERS, PODS, DeploymentKey, Kind, Manifest, key_of
+from kvpp_operator.manifest import (
+    DEPLOYMENTS,
+    KINDS,
+    LEASES,
+    LEDGERS,
+    NAMESPACES,
+    PODS,
+    DeploymentKey,
+    Kind,
+    Manifest,
+    key_of,
+)
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.access import Access
@@ -146,7 +157,8 @@ class Feed:
         optional = [kind for kind in (*KINDS, LEDGERS) if kind.optional]
         answers = await asyncio.gather(*(self._cluster.serves(kind) for kind in optional))
         present = [kind for kind, is_served in zip(optional, answers, strict=True) if is_served]
-        return frozenset((DEPLOYMENTS, PODS, *(kind for kind in KINDS if not kind.optional), *present))
+        whole = () if self._namespaces else (NAMESPACES,)  # who serves some has no rights beyond them
+        return frozenset((DEPLOYMENTS, PODS, *whole, *(kind for kind in KINDS if not kind.optional), *present))
 
     async def _synchronise(self, streams: Streams) -> None:
         """Wait until the cache holds what the server lists, then look at every deployment."""
@@ -189,6 +201,8 @@ class Feed:
         changed = {entry.deployment for entry in (before, now) if entry and entry.deployment}
         if key == LEDGER:
             changed |= concerned(before, now, self._cache, self._namespaces)
+        if key.kind == NAMESPACES.name and self._cache.is_leaving(key.name):
+            changed |= {one for one in self._cache.deployments() if one.namespace == key.name}
         for deployment in changed:
             self._queue.add(deployment)
 

@@ -5,6 +5,7 @@ Level-triggered and idempotent: it may be called at any time, killed between any
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from kvpp_operator.controller.engines import explain, release
 from kvpp_operator.controller.gather import gather
 from kvpp_operator.controller.routers import tidy
 from kvpp_operator.decide import COLD_POOL, Decision, surviving
-from kvpp_operator.manifest import Owner, key_of
+from kvpp_operator.manifest import Owner, key_of, kind_of
 from kvpp_operator.pipeline import stored_revisions
 from kvpp_operator.report.apis import missing
 from kvpp_operator.report.engines import engine_states, unexplained, waits_long
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster
     from kvpp_operator.configuration import Configuration
     from kvpp_operator.manifest import DeploymentKey, Manifest
+
+logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 10.0
 """After a refusal: a quota may be raised, an object deleted or a port freed without an event that reaches us."""
@@ -55,6 +58,9 @@ class Reconciler:
             # Owner references let the garbage collector do the rest; only claims of ports are ours to free.
             await self.claims.free(key, cache, cluster)
             return None
+        if cache.is_leaving(key.namespace):
+            await stop(cluster, cache, Owner.of(body))
+            return None
         decision = await self.claims.decide(body, cache, cluster)
         body = await warn_first(decision, cluster, cache, body)
         problem: ClusterError | None = None
@@ -76,6 +82,20 @@ class Reconciler:
             RETRY_SECONDS if outcome.reason != "Applied" or report.ports.reason == "PortsUnavailable" else None,
             RETRY_SECONDS if unexplained(report.engines) else None,
         )
+
+
+async def stop(cluster: Cluster, cache: Cache, owner: Owner) -> None:
+    """End what runs in a namespace that goes, ahead of Kubernetes.
+
+    The namespace controller deletes pods 5 s later, looks again after another 5 s, and if one is left then, only after half
+    of its grace period (pkg/controller/namespace; from Kubernetes 1.33 on it deletes pods before all else). An idle engine
+    that is told at once has ended by then. The rest is Kubernetes' to delete: nothing new can be made here any more.
+    """
+    owned = [key_of(manifest) for manifest in cache.owned(owner.key)]
+    workloads = [key for key in owned if kind_of(key).is_workload]
+    if workloads:
+        logger.info("namespace is being deleted", extra={"deployment": str(owner.key), "stopped": len(workloads)})
+        await prune(cluster, cache, owner, set(owned) - set(workloads))
 
 
 async def warn_first(decision: Decision, cluster: Cluster, cache: Cache, body: Manifest) -> Manifest:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kvpp_operator import names
 from kvpp_operator.cluster.client import collection_of
-from kvpp_operator.manifest import DEPLOYMENTS, LEDGERS, PODS, Kind
+from kvpp_operator.manifest import DEPLOYMENTS, LEDGERS, NAMESPACES, PODS, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -50,8 +50,10 @@ class Stream:
 
 
 def labels_of(kind: Kind) -> str:
-    """Selector by which the server filters: all deployments and the ledger, pods that name one, and of the rest what is ours."""
-    if kind in (DEPLOYMENTS, LEDGERS):
+    """Selector by which the server filters: all deployments and namespaces, the ledger, pods that name a deployment, and of
+    the rest what is ours.
+    """
+    if kind in (DEPLOYMENTS, LEDGERS, NAMESPACES):
         return ""
     return names.DEPLOYMENT if kind == PODS else f"{names.MANAGED_BY}={names.FIELD_MANAGER}"
 
