@@ -37,8 +37,10 @@ Size = Annotated[int, Field(ge=1, le=1024)]
 
 Port = Annotated[int, Field(ge=1024, le=65535)]
 
+Text = Annotated[str, Field(min_length=1, max_length=1024)]
+"""Free text: model names and arguments may hold any Unicode."""
+
 LINE = r"^[^\x00-\x1f\x7f]*$"
-Text = Annotated[str, Field(min_length=1, max_length=1024, pattern=LINE)]
 """One line of any Unicode, without control characters."""
 
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=LINE)]

@@ -24,8 +24,8 @@ HEAD = f"""# API
 model in `operator/src/kvpp_operator/api/`; do not edit it. `kubectl explain kvpp.spec` prints the same texts.
 
 `metadata.name` is a DNS label of at most 63 characters. An absent field has the default of its row; where a row shows
-none, the engine's own default stands, or the text says which. Unknown fields are refused. Names, paths and addresses are one line of any
-Unicode without control characters.
+none, the engine's own default stands, or the text says which. Unknown fields are refused. Names of objects and keys, paths and addresses
+are one line without control characters.
 """
 MERGE_HEAD = """## How a pod template is merged
 
