@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvpp_operator import names
+from kvpp_operator.cluster.satisfied import satisfied
 from kvpp_operator.manifest import (
     KINDS,
     WORKLOAD_ORDER,
@@ -21,12 +22,11 @@ from kvpp_operator.manifest import (
     apply_order,
     controller_of,
     key_of,
-    quantity,
-    satisfied,
     stamp,
     wish_hash,
     wish_of,
 )
+from kvpp_operator.quantity import quantity
 
 OWNER = Owner(DeploymentKey("team-a", "glm"), "uid-1")
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kvpp_operator.cluster.client import Cluster, Conflict, Patch
-from kvpp_operator.manifest import Manifest, key_of, satisfied
+from kvpp_operator.cluster.satisfied import satisfied
+from kvpp_operator.manifest import Manifest, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,11 +10,12 @@ import pytest
 import specs
 
 from kvpp_operator import names
+from kvpp_operator.cluster.satisfied import satisfied
 from kvpp_operator.configuration import Configuration
 from kvpp_operator.decide import Decision, decide
 from kvpp_operator.ledger.claim import KV, Claim, Holder, Ledger, Owner
 from kvpp_operator.ledger.live import live_claims, signs
-from kvpp_operator.manifest import key_of, satisfied
+from kvpp_operator.manifest import key_of
 from kvpp_operator.ports import PortRange
 from kvpp_operator.world import World
 

@@ -10,7 +10,8 @@ import pytest
 from specs import DISAGGREGATED, ROOT, UNIFIED, read
 
 from kvpp_operator import names
-from kvpp_operator.manifest import Manifest, satisfied
+from kvpp_operator.cluster.satisfied import satisfied
+from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.render.environment import TRANSFER_TIMEOUT_MILLISECONDS
 from kvpp_operator.render.objects import revision_of

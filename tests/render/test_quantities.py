@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvpp_operator.configuration import Configuration
-from kvpp_operator.manifest import quantity
 from kvpp_operator.pipeline import plan_one
+from kvpp_operator.quantity import quantity
 from kvpp_operator.render.quantities import canonical
 
 

@@ -13,6 +13,7 @@ from kvpp_operator import names
 from kvpp_operator.cluster.client import Conflict
 from kvpp_operator.cluster.outcome import Applied, Outcome, Verdict, guarded, summary, together
 from kvpp_operator.cluster.repair import REPAIRABLE, repair
+from kvpp_operator.cluster.satisfied import satisfied
 from kvpp_operator.cluster.transport import ClusterError
 from kvpp_operator.manifest import (
     KIND,
@@ -24,7 +25,6 @@ from kvpp_operator.manifest import (
     apply_order,
     controller_of,
     key_of,
-    satisfied,
     wish_of,
 )
 

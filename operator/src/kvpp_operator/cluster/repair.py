@@ -11,8 +11,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from kvpp_operator.cluster.client import Patch
+from kvpp_operator.cluster.satisfied import merge_keys
 from kvpp_operator.cluster.transport import ClusterError
-from kvpp_operator.manifest import Manifest, key_of, merge_keys
+from kvpp_operator.manifest import Manifest, key_of
 
 if TYPE_CHECKING:
     from kvpp_operator.cluster.client import Cluster

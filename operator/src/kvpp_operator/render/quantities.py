@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from kvpp_operator.manifest import quantity
+from kvpp_operator.quantity import quantity
 
 RESOURCES = ("limits", "requests", "overhead")
 SIZES = ("sizeLimit", "divisor")

@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from kvpp_operator.catalogue.chips import TRANSFER_ENV, shared_memory
-from kvpp_operator.manifest import quantity
+from kvpp_operator.quantity import quantity
 from kvpp_operator.resolve import Resolved, ResolvedRole, Written
 from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
 from kvpp_operator.rules.fragments import containers
