@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,10 @@ def test_capacity_is_predicted_for_roles_with_kvpp(kvpp: Any) -> None:
         "default/demo", "prefill", "8", "6.11", "arithmetic",
     ]  # fmt: skip
     assert (kvpp("capacity", "-", input=BAD).exit_code, kvpp("capacity", "-", input=BAD).stdout) == (1, "")
+
+
+def test_version(kvpp: Any) -> None:
+    assert kvpp("--version").stdout == f"kvpp, version {version('kvpp-operator')}\n"
 
 
 def test_explain_and_rules(kvpp: Any) -> None:

@@ -35,7 +35,8 @@ def output_option(*forms: str, words: str) -> Callable[[Command], Command]:
 answer_option = output_option("text", "json", words="Form of the answer.")
 
 
-@click.group(name="kvpp", no_args_is_help=True, context_settings={"help_option_names": ["--help"]})
+@click.group(name="kvpp", no_args_is_help=True, context_settings={"max_content_width": 120})
+@click.version_option(package_name="kvpp-operator", prog_name="kvpp")
 def app() -> None:
     """Validated vLLM Ascend deployments with KV pipeline parallelism."""
 
