@@ -43,14 +43,29 @@ def test_validate_exits_by_what_it_found(kvpp: Any, what: str, text: str | bytes
 @pytest.mark.parametrize(
     ("written", "read"),
     [
-        ("12:30", "12:30"), ("1:30.5", "1:30.5"), ("2026-11-30", "2026-11-30"), ("yes", True), ("off", False), ("010", 8), ("0x10", 16),
-        ("1_000", 1000), ("8e0", "8e0"), ("~", None), ("0.30", 0.3),
+        ("1:30.5", "1:30.5"), ("yes", True), ("off", False), ("010", 8), ("0x10", 16), ("~", None),
+        ("y", True), ("N", False), ("8e0", 8), ("1e3", 1000), ("9e-1", 0.9), ("1.6e1", 16), ("16.0", 16), ("0o17", 15),
+        ("017", 15), ("08", 8), ("09.5", 9.5), ("1_000", 1000), ("5.", 5), (".5", 0.5), ("+3", 3), ("-0", 0),
+        ("0b12", "0b12"), ("=", "="), ("12:30", "12:30"), ("2001-01-01", "2001-01-01"), ("2001-01-01T00:00:00Z", "2001-01-01T00:00:00Z"), ("0.30", 0.3), ("1e400", "1e400"), ("190:20:30", "190:20:30"),
+        ("1e", "1e"), ("0x1F_F", 511), ("1__0", 10), ("_1", "_1"), ("1_", 1), ("0b1_0", 2), ("+.5", 0.5), ("-.5e3", -500),
+        ("+0x1f", 31), ("0o8", "0o8"), ("099", 99), ("1.5_0", 1.5), ("1._5", 1.5),
     ],
 )  # fmt: skip
 def test_a_value_is_read_as_kubectl_reads_it(written: str, read: object) -> None:
+    """What sigs.k8s.io/yaml v1.6.0, which kubectl reads with, makes of it."""
     [document] = documents.documents("-", f"a: {written}".encode())
     assert isinstance(document, documents.Document)
     assert document.body == {"a": read}
+    assert type(document.body["a"]) is type(read)
+
+
+def test_a_merge_gives_way_to_what_stands_there() -> None:
+    """The sizes of another role with one changed; a key that stands twice by itself stays an error."""
+    [merged] = documents.documents("-", b"a: &a {b: 1, c: 2}\nd: {<<: *a, c: 3}\ne: {<<: [*a, {b: 5, f: 6}]}")
+    assert isinstance(merged, documents.Document)
+    assert merged.body == {"a": {"b": 1, "c": 2}, "d": {"b": 1, "c": 3}, "e": {"b": 1, "c": 2, "f": 6}}
+    [twice] = documents.documents("-", b"a: {<<: {b: 1}, c: 2, c: 3}")
+    assert isinstance(twice, documents.Unreadable)
 
 
 @pytest.mark.parametrize(

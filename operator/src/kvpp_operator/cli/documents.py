@@ -23,41 +23,70 @@ class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mis
     """JSON's data model: no dates, no duplicate keys, keys are text."""
 
 
+TEXT, BOOL, INT, FLOAT, MERGE = (f"tag:yaml.org,2002:{name}" for name in ("str", "bool", "int", "float", "merge"))
+PLAIN = {
+    BOOL: (r"y|Y|yes|Yes|YES|n|N|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF", "yYnNtTfFoO"),
+    INT: (r"[-+]?(0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)", "-+0123456789"),
+    FLOAT: (
+        r"[-+]?((\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|\.(inf|Inf|INF))|\.(nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+}
+"""Plain words as kubectl reads them (go.yaml.in/yaml/v2, resolve.go), with the characters that they may begin with. A time is
+text there, and 12:30 no number to the base of 60."""
+
+
 def resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """YAML 1.1 as kubectl reads it: no dates, and 12:30 is text, not a number to the base of 60."""
-    kept: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items():
-        plain = [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
-        kept[first] = [(TEXT, SEXAGESIMAL), *plain]
+    read_otherwise = (*PLAIN, "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value")
+    kept = {
+        first: [(tag, pattern) for tag, pattern in known if tag not in read_otherwise]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for tag, (pattern, beginnings) in PLAIN.items():
+        for first in beginnings:
+            kept.setdefault(first, []).append((tag, re.compile(rf"({pattern})\Z")))
     return kept
 
 
-TEXT = "tag:yaml.org,2002:str"
-SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?\Z")
 Loader.yaml_implicit_resolvers = resolvers()
 
 
 def mapping(loader: Any, node: yaml.MappingNode) -> dict[str, Any]:
-    loader.flatten_mapping(node)
-    found: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        key = loader.construct_object(key_node, deep=True)
-        key = key if isinstance(key, str) else key_node.value if isinstance(key_node, yaml.ScalarNode) else str(key)
-        if key in found:
+    """A key may stand once; what `<<` brings gives way to it."""
+    own: set[str] = set()
+    for key_node, _ in node.value:
+        key = name_of(loader, key_node)
+        if key in own and key_node.tag != MERGE:
             raise yaml.constructor.ConstructorError(None, None, f"the key {key!r} stands twice", key_node.start_mark)
-        found[key] = loader.construct_object(value_node, deep=True)
-    return found
+        own.add(key)
+    loader.flatten_mapping(node)
+    return {name_of(loader, key): loader.construct_object(value, deep=True) for key, value in node.value}
 
 
-def number(loader: Any, node: yaml.ScalarNode) -> float:
+def name_of(loader: Any, node: yaml.Node) -> str:
+    if node.tag == MERGE:
+        return "<<"
+    key = loader.construct_object(node, deep=True)
+    return key if isinstance(key, str) else node.value if isinstance(node, yaml.ScalarNode) else str(key)
+
+
+def truth(_: Any, node: yaml.ScalarNode) -> bool:
+    return node.value[0] in "yYtT" or node.value.lower() == "on"
+
+
+def number(loader: Any, node: yaml.ScalarNode) -> float | int | str:
+    """`1.6e1` is 16 to an API server, whole as it is; a number beyond all bounds is text."""
     value = float(loader.construct_yaml_float(node))
-    if not math.isfinite(value):
-        raise yaml.constructor.ConstructorError(None, None, f"{node.value} is no JSON number", node.start_mark)
-    return value
+    if math.isfinite(value):
+        return int(value) if value.is_integer() else value
+    if any(character.isdigit() for character in node.value):
+        return str(node.value)
+    raise yaml.constructor.ConstructorError(None, None, f"{node.value} is no JSON number", node.start_mark)
 
 
 Loader.add_constructor("tag:yaml.org,2002:map", mapping)
-Loader.add_constructor("tag:yaml.org,2002:float", number)
+Loader.add_constructor(FLOAT, number)
+Loader.add_constructor(BOOL, truth)
 
 
 @dataclass(frozen=True)
