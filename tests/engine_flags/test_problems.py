@@ -10,7 +10,7 @@ NEWEST = catalogue("0.30.0rc2")
 
 REFUSED = {
     "a typo": (["--tool-call-parsr", "glm47"], "unknown-flag", "--tool-call-parser"),
-    "another project's flag": (["--enable-kvpp"], "unknown-flag", "--enable-eplb"),
+    "another project's flag": (["--enable-kvpp"], "unknown-flag", ""),
     "a short flag glued to its value": (["-tp4"], "unknown-flag", ""),
     "an abbreviated short flag with =": (["-t=4"], "unknown-flag", ""),
     "an abbreviation of several": (["--data-parallel-s", "2"], "ambiguous-flag", "--data-parallel-supervisor-port"),

@@ -176,6 +176,24 @@ def test_text_of_another_form_is_read(path: str, written: str, meant: str) -> No
     assert finding.fix.startswith(f"set {path} to {meant};")
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("910B", "A2"),
+        ("Ascend910B4", "A2"),
+        ("910C", "A3"),
+        ("Ascend910_9391", "A3"),
+        ("a3", "A3"),
+        ("A5", "950DT"),
+        ("950", "950DT"),
+    ],
+)
+def test_a_chip_by_another_name_is_known(written: str, meant: str) -> None:
+    """Another chip would be another image, other sizes and another environment."""
+    (finding,) = judge(document(Set("spec.accelerator.chip", written)), DEFAULT, OFFLINE).findings
+    assert (finding.rule, finding.fix) == ("SCHEMA005", f"set spec.accelerator.chip to {meant}")
+
+
 @pytest.mark.parametrize("unreadable", ["lots", "3 apples", "Gi", "-5Gi", "5Ti5", "soon", "5y", "\n"])
 def test_what_cannot_be_read_is_left_out(unreadable: str) -> None:
     for path in ("spec.unified.sharedMemory", "spec.unified.startupTimeout"):

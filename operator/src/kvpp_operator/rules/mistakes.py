@@ -115,7 +115,7 @@ def shortened_to(value: Any, limit: int) -> Any:
 
 def not_a_choice(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     choices = re.findall(r"'([^']*)'", str(context.get("expected", "")))
-    meant = shape.closest(value, choices) if isinstance(value, str) else None
+    meant = read(place, value) or (shape.closest(value, choices) if isinstance(value, str) else None)
     path = paths.join(place)
     words = {
         "field": field_name(place),

@@ -48,6 +48,16 @@ def version(text: str) -> str:
     return re.sub(r"-.*", "", bare(text).removeprefix("v"))
 
 
+SOCS = {r"910(b[1-4]?)?": "A2", r"910(c|93(91|92|72|62|82)?)": "A3", r"a5|950": "950DT"}
+"""Names of the silicon, as `npu-smi` and CANN print them, and image suffixes → the chip."""
+
+
+def chip(text: str) -> str | None:
+    """`Ascend910_9391` → `A3`."""
+    name = re.sub(r"^(ascend|atlas|npu|-)*", "", bare(text))
+    return next((found for pattern, found in SOCS.items() if re.fullmatch(pattern, name)), None)
+
+
 def bare(text: str) -> str:
     return re.sub(r"[\s,_]+", "", text.lower())
 
@@ -55,7 +65,7 @@ def bare(text: str) -> str:
 READINGS: dict[str, Callable[[str], str | None]] = {
     "hugePages": quantity, "memoryPerDevice": quantity, "sharedMemory": quantity,
     "startupTimeout": duration, "shutdownTimeout": duration,
-    "repo": repository, "version": version,
+    "repo": repository, "version": version, "chip": chip,
 }  # fmt: skip
 """By the field's name. What is read must still fit the field."""
 
