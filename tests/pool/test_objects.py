@@ -10,12 +10,12 @@ import pytest
 from specs import DISAGGREGATED, ROOT, UNIFIED, read
 
 from kvpp_operator import names
+from kvpp_operator.catalogue import pools
 from kvpp_operator.cluster.satisfied import satisfied
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.render.environment import TRANSFER_TIMEOUT_MILLISECONDS
 from kvpp_operator.render.objects import revision_of
-from kvpp_operator.render.pool import master
 
 LATEST = {"engine": {"version": "latest"}}
 Objects = dict[tuple[str, str], Manifest]
@@ -271,7 +271,7 @@ def test_a_mooncake_master(objects_of: ObjectsOf, pooled: Pooled) -> None:
 
 
 def test_a_lease_outlives_a_transfer() -> None:
-    assert int(TRANSFER_TIMEOUT_MILLISECONDS) < master.LEASE_MILLISECONDS
+    assert int(TRANSFER_TIMEOUT_MILLISECONDS) < pools.MASTER_LEASE_MILLISECONDS
 
 
 @pytest.mark.parametrize("pooling", [MEMCACHE, ELECTED, MOONCAKE])

@@ -202,8 +202,33 @@ def test_what_cannot_be_read_is_left_out(unreadable: str) -> None:
 
 
 def test_one_line() -> None:
-    (finding,) = judge(document(Set("spec.model.quantization", "ascend\n--seed")), DEFAULT, OFFLINE).findings
-    assert finding.message == "quantization does not have the form of one line without control characters."
+    (finding,) = judge(document(Set("spec.imagePullSecrets", [{"name": "mine\n"}])), DEFAULT, OFFLINE).findings
+    assert finding.message == "name does not have the form of one line without control characters."
+
+
+@pytest.mark.parametrize("field", ["servedName", "quantization"])
+def test_a_name_that_would_be_read_as_a_flag(field: str) -> None:
+    (finding,) = judge(document(Set(f"spec.model.{field}", "--host")), DEFAULT, OFFLINE).findings
+    assert (finding.rule, finding.path) == ("SCHEMA006", f"spec.model.{field}")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "rule", "path", "fix"),
+    [
+        ({"labels": {"tier": 1}}, "SCHEMA001", "metadata.labels.tier", 'set metadata.labels.tier to "1"'),
+        ({"annotations": {"version": True}}, "SCHEMA001", "metadata.annotations.version", 'set metadata.annotations.version to "true"'),
+        ({"labels": {"a": "b c"}}, "SCHEMA006", "metadata.labels.a", "remove metadata.labels.a"),
+        ({"labels": {"bad key!": "b"}}, "SCHEMA006", 'metadata.labels["bad key!"]', 'remove metadata.labels["bad key!"]'),
+        ({"labels": ["a"]}, "SCHEMA001", "metadata.labels", "remove metadata.labels"),
+        ({"lables": {"a": "b"}}, "SCHEMA002", "metadata.lables", "set metadata.labels to"),
+    ],
+)  # fmt: skip
+def test_metadata_as_an_api_server_takes_it(metadata: dict[str, Any], rule: str, path: str, fix: str) -> None:
+    """YAML's numbers in labels are the usual mistake; kubectl would be the first to say so."""
+    body = document(*(Set(f"metadata.{name}", value) for name, value in metadata.items()))
+    (finding,) = judge(body, DEFAULT, OFFLINE).findings
+    assert (finding.rule, finding.path) == (rule, path)
+    assert finding.fix.startswith(fix)
 
 
 def test_version_as_a_number() -> None:

@@ -108,13 +108,14 @@ class ModelSpec(Model):
     architecture: Annotated[Architecture | None, Field(description="Facts of a model outside the catalogue.")] = None
     source: Annotated[Source, Field(description="Where the weights are; exactly one kind of source.")]
     served_name: Annotated[
-        Text | None,
+        Annotated[Text, Field(pattern=r"^[^-]")] | None,
         Field(
             description="`--served-model-name`; default: profile, else the source's last part, else the deployment's name."
         ),
     ] = None
     quantization: Annotated[
-        Name | None, Field(description="`--quantization`; `ascend` for every ModelSlim weight.")
+        Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=253)] | None,
+        Field(description="`--quantization`; `ascend` for every ModelSlim weight."),
     ] = None
     max_model_len: Annotated[int | None, Field(ge=1, le=16_777_216, description="`--max-model-len`, tokens.")] = None
     trust_remote_code: Annotated[bool | None, Field(description="`--trust-remote-code`; default: the profile's.")] = (

@@ -144,15 +144,33 @@ Label = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_len
 """A DNS label."""
 
 
-class Metadata(Model):
-    """The part of an object's metadata that rendering needs; everything else is ignored."""
+LabelKey = Annotated[
+    str,
+    Field(
+        pattern=r"^([a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?/)?[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$", max_length=317
+    ),
+]
+LabelValue = Annotated[str, Field(pattern=r"^([a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?)?$", max_length=63)]
 
-    model_config = {**Model.model_config, "extra": "ignore"}
+
+class Metadata(Model):
+    """An object's metadata as an API server takes it. Rendering needs the first four; the server writes the last ones."""
 
     name: Label
     namespace: Label = "default"
     uid: str = ""
     generation: int = 0
+    labels: dict[LabelKey, LabelValue] = {}
+    annotations: dict[LabelKey, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[JsonObject] = []
+    generate_name: Any = None
+    resource_version: Any = None
+    creation_timestamp: Any = None
+    deletion_timestamp: Any = None
+    deletion_grace_period_seconds: Any = None
+    managed_fields: Any = None
+    self_link: Any = None
 
 
 class KVPPDeployment(Model):

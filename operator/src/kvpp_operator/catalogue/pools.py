@@ -46,6 +46,9 @@ DEFAULT_PROTOCOL: Mapping[tuple[str, str], str] = {
 }
 """By chip and interconnect (launch facts 4.2 and 11.1)."""
 
+MASTER_LEASE_MILLISECONDS = 11000
+"""Of blocks that are read: longer than a transfer may take, else one vanishes meanwhile (launch facts 4.3)."""
+
 LOCAL_SERVICE_PORT = 7000
 """First port of local services on the pod network."""
 

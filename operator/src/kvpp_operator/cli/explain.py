@@ -49,7 +49,7 @@ def as_text(rule: Rule, example: str | None) -> str:
     if "launch facts" in rule.source:
         lines.append("              launch facts are numbered in docs/launch-facts.md")
     if rule.fix:
-        lines.append(f"  fix         {rule.fix}")
+        lines.append(f"  fix         {rule.fix.replace('{first}', rule.first_version)}")
     if example:
         lines += ["", "An example that breaks it:", "", *(f"  {line}" for line in example.splitlines())]
     return "\n".join(lines) + "\n"

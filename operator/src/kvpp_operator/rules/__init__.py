@@ -30,6 +30,7 @@ from kvpp_operator.rules import (
     parallelism,
     paths,
     pod_template,
+    pod_types,
     pool_cold,
     pool_config,
     pool_memcache,
@@ -56,7 +57,7 @@ AREAS = (
     version, roles, model, graph, parallelism, stages, nodes, gain, sizes, context, cache, speculative, drafts, transfer, router,
     pool_support, pool_config, pool_memcache, pool_services, pool_mooncake, pool_template, pool_cold, arguments, raw_features,
     additional_config,
-    additional_bounds, schedulers, balancing, environment, pod_template,
+    additional_bounds, schedulers, balancing, environment, pod_template, pod_types,
     network, claims, limits, effect, build,
 )  # fmt: skip
 

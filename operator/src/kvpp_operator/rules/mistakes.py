@@ -31,8 +31,12 @@ FORMS = {
     "sharedMemory": "of a quantity (`64Gi`)", "startupTimeout": "of a duration (`45m`, `1h30m`)",
     "shutdownTimeout": "of a duration (`2m`)", "interface": "of a network interface's name",
     "reservedPorts": "`first-last` or a port number", "path": "of an absolute path without `..`", "name": "of an environment variable's name",
-    "repo": "`organisation/name`",
+    "repo": "`organisation/name`", "servedName": "of a name that does not begin with a dash, as flags do",
+    "quantization": "of one word (`ascend`)",
 }  # fmt: skip
+
+MARK = 2
+"""`metadata` and `labels` stand before a label's name."""
 
 
 def mistake(kind: str, place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
@@ -138,7 +142,8 @@ REMARKS = {
 def bad_pattern(place: Parts, value: Any, context: dict[str, Any]) -> Verdict:
     name = word(place)
     pattern = context.get("pattern", "")
-    form = FORMS.get(name, "of one line without control characters" if pattern == LINE else f"`{pattern}`")
+    form = "of one line without control characters" if pattern == LINE else FORMS.get(name, f"`{pattern}`")
+    form = "of a label: letters, digits, `-`, `_` and `.`, at most 63 of them" if is_mark(place) else form
     path = paths.join(place)
     fix: tuple[Edit, ...] = (Set(path, shape.EXAMPLES[name]),) if shape.is_required(place) else (Remove(path),)
     if meant := read(place, value):
@@ -174,12 +179,12 @@ def conversion(place: Parts, value: Any, wanted: str) -> tuple[tuple[Edit, ...],
         return (Set("apiVersion", shape.EXAMPLES["apiVersion"]),), "write a KVPPDeployment"
     converter = CONVERTERS.get(wanted)
     # Of the version 0.30 YAML leaves 0.3, which is another one.
-    converted = converter(value) if converter and word(place) != "version" else None
-    if converted is not None and (isinstance(place[-1], int) or fits(place, converted)):
+    converted = converter(value) if converter and (word(place) != "version" or is_mark(place)) else None
+    if converted is not None and (isinstance(place[-1], int) or is_mark(place) or fits(place, converted)):
         return (Set(path, converted),), "in quotes, or YAML reads something else" if isinstance(converted, str) else ""
     if shape.is_required(place) or word(place) in shape.USUAL:
         return (Set(path, shape.USUAL.get(word(place), shape.EXAMPLES.get(word(place), ""))),), "with your own value"
-    form = f" {FORMS[word(place)]}" if wanted == "text" and word(place) in FORMS else ""
+    form = f" {FORMS[word(place)]}" if wanted == "text" and word(place) in FORMS and not is_mark(place) else ""
     return (Remove(path),), f"or give {wanted}{form}"
 
 
@@ -188,6 +193,11 @@ def non_json(place: Parts, value: Any, reason: str) -> Verdict:
     fix: tuple[Edit, ...] = (Remove(path),) if path else ()
     return schema_rules.NOT_JSON, Fact(path, str(type(value).__name__) if not isinstance(value, str) else value, fix,
                                        {"field": field_name(place), "reason": reason, "advice": "or write it as text"})  # fmt: skip
+
+
+def is_mark(place: Parts) -> bool:
+    """Whether a place is a label or an annotation: its name is the user's, and says nothing of what belongs there."""
+    return len(place) > MARK and place[-3] == "metadata" and place[-2] in ("labels", "annotations")
 
 
 def word(place: Parts) -> str:

@@ -131,3 +131,20 @@ def pin_on_a_port_of_the_engine(resolved: Resolved, _: World) -> Iterator[Fact]:
         if taken:
             words = {"block": block, "port": taken[0], "what": ENGINE[taken[0]]}
             yield Fact(f"{role.path}.kvPort", pin, (Remove(f"{role.path}.kvPort"),), words)
+
+
+@rule(
+    "NET006",
+    severity="warning",
+    evidence="guide",
+    source="launch facts 11.1: on the host network an unset Gloo interface may fall back to loopback; vllm-ascend #4103",
+    message="An engine of several pods on the host network, and no interface is named: Gloo and HCCL pick one of the host's, at worst "
+    "loopback.",
+    fix="with the name of your hosts' interface, or set networking.interface in the operator's configuration",
+)
+def host_network_without_interface(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """Several pods of an engine on the host network without a named interface."""
+    networking = resolved.spec.networking
+    is_named = networking.interface or resolved.configuration.interface
+    if networking.host_network and not is_named and any(role.nodes > 1 for role in resolved.roles):
+        yield Fact("spec.networking.interface", None, (Set("spec.networking.interface", "eth0"),))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kvpp_operator.api.pooling import Mooncake
+from kvpp_operator.catalogue import pools
 from kvpp_operator.resolve import Resolved
 from kvpp_operator.rules import paths, shape
-from kvpp_operator.rules.base import Edit, Fact, Remove, rule
+from kvpp_operator.rules.base import Edit, Fact, Remove, Set, rule
 from kvpp_operator.rules.memcache_keys import LEASE
 from kvpp_operator.rules.pool_memcache import memcache_of
 from kvpp_operator.rules.pool_services import MOONCAKE, mooncake_of
@@ -90,6 +91,8 @@ MASTER_OWNED = ("port", "rpc_port", "metrics_port", "rpc_address", "enable_http_
 TRANSFER_TIMEOUT = 10000
 """Milliseconds of both variables below, as rendered (launch facts 11.1)."""
 
+LEASE_FLAG = "default_kv_lease_ttl"
+LEASE_MARGIN = pools.MASTER_LEASE_MILLISECONDS - TRANSFER_TIMEOUT
 TIMEOUTS = ("ASCEND_CONNECT_TIMEOUT", "ASCEND_TRANSFER_TIMEOUT")
 
 
@@ -99,9 +102,9 @@ def transfer_timeout(resolved: Resolved) -> int:
     return max([TRANSFER_TIMEOUT, *(int(text) for text in said if text.isascii() and text.isdigit())])
 
 
-def master_flags(mooncake: Mooncake) -> Iterator[tuple[list[int], str, str]]:
+def master_flags(mooncake: Mooncake | None) -> Iterator[tuple[list[int], str, str]]:
     """(indices, name, value) of mooncake_master's flags: `--name=value`, `-name value`, dashes as underscores."""
-    arguments = mooncake.master.args
+    arguments = mooncake.master.args if mooncake is not None else []
     for index, token in enumerate(arguments):
         if token.startswith("-"):
             name, equals, value = token.lstrip("-").partition("=")
@@ -111,7 +114,7 @@ def master_flags(mooncake: Mooncake) -> Iterator[tuple[list[int], str, str]]:
             yield taken, name.replace("-", "_"), value if equals else following if len(taken) > 1 else ""
 
 
-def without(indices: list[int]) -> tuple[Edit, ...]:
+def without(indices: Sequence[int]) -> tuple[Edit, ...]:
     return tuple(Remove(f"{MOONCAKE}.master.args[{index}]") for index in indices)
 
 
@@ -126,7 +129,7 @@ def without(indices: list[int]) -> tuple[Edit, ...]:
 def owned_master_argument(resolved: Resolved, _: World) -> Iterator[Fact]:
     """An argument of the master that the operator owns."""
     mooncake = mooncake_of(resolved)
-    for indices, name, value in master_flags(mooncake) if mooncake is not None else ():
+    for indices, name, value in master_flags(mooncake):
         if name in MASTER_OWNED:
             yield Fact(f"{MOONCAKE}.master.args[{indices[0]}]", value or name, without(indices), {"name": name})
 
@@ -143,13 +146,28 @@ def lease_shorter_than_a_transfer(resolved: Resolved, _: World) -> Iterator[Fact
     """A lease that ends before transfers time out."""
     mooncake, memcache = mooncake_of(resolved), memcache_of(resolved)
     limit = transfer_timeout(resolved)
-    for indices, name, value in master_flags(mooncake) if mooncake is not None else ():
-        if name == "default_kv_lease_ttl" and is_at_most(value, limit):
-            yield Fact(f"{MOONCAKE}.master.args[{indices[0]}]", int(value), without(indices), {"limit": limit})
+    for indices, name, value in master_flags(mooncake):
+        if name == LEASE_FLAG and is_at_most(value, limit):
+            fix = with_lease(mooncake, limit, indices)
+            yield Fact(f"{MOONCAKE}.master.args[{indices[0]}]", int(value), fix, {"limit": limit})
+    is_ours = mooncake is not None and mooncake.master.external is None
+    if is_ours and LEASE_FLAG not in (name for _, name, _ in master_flags(mooncake)):
+        ours = pools.MASTER_LEASE_MILLISECONDS
+        if ours <= limit:
+            yield Fact(f"{MOONCAKE}.master.args", ours, with_lease(mooncake, limit), {"limit": limit})
     lease = memcache.meta_config.get(LEASE, "") if memcache is not None else ""
     if is_at_most(lease, limit):
         path = paths.below("spec.pooling.memcache.metaConfig", LEASE)
         yield Fact(path, int(lease), (Remove(path),), {"limit": limit})
+
+
+def with_lease(mooncake: Mooncake | None, limit: int, given: Sequence[int] = ()) -> tuple[Edit, ...]:
+    """Take out a lease that is given, for the default; or set one where the default is too short, too."""
+    assert mooncake is not None
+    if limit < pools.MASTER_LEASE_MILLISECONDS:
+        return without(given)
+    others = [argument for index, argument in enumerate(mooncake.master.args) if index not in given]
+    return (Set(f"{MOONCAKE}.master.args", [*others, f"--{LEASE_FLAG}={limit + LEASE_MARGIN}"]),)
 
 
 def is_at_most(text: str, limit: int) -> bool:

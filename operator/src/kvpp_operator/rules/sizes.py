@@ -150,3 +150,27 @@ def no_whole_pages(resolved: Resolved, _: World) -> Iterator[Fact]:
             pages = max(1, round(quantity_bytes(amount) / page))
             path = f"{owner}.accelerator.hugePages"
             yield Fact(path, amount, (Set(path, f"{pages * HUGE_PAGE_MIB}Mi"),))
+
+
+LEAST_SHARED = 2**20
+
+
+@rule(
+    "SIZE007",
+    severity="error",
+    evidence="guide",
+    source="Kubernetes, Quantity: `m` is a thousandth, `Mi` a mebibyte, and no suffix a byte; processes of an engine share memory",
+    message="{value} is {bytes} bytes: too little to share anything in. For mebibytes Kubernetes writes Mi.",
+    fix="",
+)
+def next_to_no_memory(resolved: Resolved, _: World) -> Iterator[Fact]:
+    """An amount of memory in thousandths of bytes, or in bytes."""
+    given = {f"{role.path}.sharedMemory": role.role.shared_memory for role in resolved.roles}
+    pooling = resolved.spec.pooling
+    for name, pool in (("memcache", pooling.memcache), ("mooncake", pooling.mooncake)) if pooling else ():
+        given |= {f"spec.pooling.{name}.memoryPerDevice": pool.memory_per_device} if pool else {}
+    for path, amount in given.items():
+        if amount is not None and quantity_bytes(amount) < LEAST_SHARED:
+            meant = f"{amount[:-1]}Mi" if amount.endswith("m") else ""
+            fits = meant and quantity_bytes(meant) >= LEAST_SHARED
+            yield Fact(path, amount, (Set(path, meant) if fits else Remove(path),), {"bytes": quantity_bytes(amount)})

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from kvpp_operator.catalogue import pools
 from kvpp_operator.manifest import Manifest
 from kvpp_operator.plan.model import Plan
 from kvpp_operator.plan.pool import MooncakePlan
 from kvpp_operator.render.pool.service import account, cluster_service, pod, pool_and_service, single
 
 CONTAINER = "mooncake-master"
-
-LEASE_MILLISECONDS = 11000
-"""Longer than a transfer may take (TRANSFER_TIMEOUT_MILLISECONDS): else a block vanishes while it is read."""
 
 CLIENT_TTL_SECONDS = 120
 """10 by default, which clients that bind their threads to CPUs miss: their share is dropped (launch facts 4.3)."""
@@ -48,7 +46,7 @@ def arguments(plan: Plan) -> list[str]:
     return [
         f"--port={service.ports['rpc']}",
         f"--metrics_port={service.ports['metrics']}",
-        f"--default_kv_lease_ttl={LEASE_MILLISECONDS}",
+        f"--default_kv_lease_ttl={pools.MASTER_LEASE_MILLISECONDS}",
         f"--client_ttl={CLIENT_TTL_SECONDS}",
         "--eviction_high_watermark_ratio=0.9",
         "--eviction_ratio=0.1",
