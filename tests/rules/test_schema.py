@@ -231,6 +231,11 @@ def test_metadata_as_an_api_server_takes_it(metadata: dict[str, Any], rule: str,
     assert finding.fix.startswith(fix)
 
 
+def test_metadata_of_tomorrow_is_no_mistake() -> None:
+    """What a newer API server writes must not turn every deployment that runs into a refused one."""
+    assert found(document(Set("metadata.storageVersionOfTomorrow", "v9"))) == []
+
+
 def test_version_as_a_number() -> None:
     """`version: 0.30` is a number to YAML."""
     (finding,) = judge(document(Set("spec.engine.version", 0.30)), DEFAULT, OFFLINE).findings

@@ -154,7 +154,12 @@ LabelValue = Annotated[str, Field(pattern=r"^([a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z
 
 
 class Metadata(Model):
-    """An object's metadata as an API server takes it. Rendering needs the first four; the server writes the last ones."""
+    """An object's metadata as an API server takes it. Rendering needs the first four; the server writes the last ones.
+
+    A field that is missing here is ignored: the server of tomorrow may write it.
+    """
+
+    model_config = {**Model.model_config, "extra": "ignore"}
 
     name: Label
     namespace: Label = "default"

@@ -25,6 +25,8 @@ Parts = tuple[str | int, ...]
 MOST_FINDINGS = 256
 """A document with more mistakes is not a KVPPDeployment that someone mistyped."""
 
+SLIP = 0.8
+
 STAND_INS: dict[Parts, tuple[Any, ...]] = {
     ("spec", "accelerator"): ({"chip": "A2"}, {"chip": "A3"}, {"chip": "950DT"}),
     ("spec", "accelerator", "chip"): ("A2", "A3", "950DT"),
@@ -66,6 +68,7 @@ def parse_all(document: Any, rules: Sequence[Rule] = SCHEMA) -> Parsed:
     if not isinstance(tree, dict):
         work.report(*mistake("type", (), tree, {"expected": "a map"}))
         return Parsed(findings=work.sorted())
+    work.take_slips(tree.get("metadata"))
     deployment = work.parse(tree)
     if deployment is not None:
         work.facts.extend((DUPLICATE, fact) for fact in duplicates(deployment))
@@ -99,6 +102,13 @@ class Work:
             self.report(*non_json(place, value, reason))
             self.removed.append(place)
         return tree
+
+    def take_slips(self, metadata: Any) -> None:
+        """Fields of metadata that are known ones misspelt. Others are no mistake: the server of tomorrow may write them."""
+        known = shape.names_at(("metadata",))
+        for name, value in metadata.items() if isinstance(metadata, dict) else ():
+            if name not in known and shape.closest(name, known, cutoff=SLIP):
+                self.report(*mistake("extra_forbidden", ("metadata", name), value, {"siblings": tuple(metadata)}))
 
     def parse(self, tree: dict[str, Any]) -> KVPPDeployment | None:
         """Take out what is wrong until the rest parses; None when something required is gone or missing."""
