@@ -18,7 +18,7 @@ FULL = ("FullDecodeOnly", "FullAndPiecewise", "Full")
     validation="seed",
     source='seed guide, Supported Features, "Graph mode": eager and PIECEWISE; full graph modes are not supported',
     message="KVPP runs eager or with PIECEWISE graphs; full graph modes are not supported with KVPP.",
-    fix="or Piecewise",
+    fix="or Piecewise, where the release has it",
     cel=tuple(
         Cel(
             f"!self.kvpp.enabled || !has(self.{role}) || self.{role}.graphMode in ['Eager', 'Piecewise']",
