@@ -164,6 +164,8 @@ def test_the_users_values_stand_in_the_pod(user: Cluster, operator: Operator) ->
 REFUSED = [
     ("two mounts at one place", vllm(volumeMounts=[{"name": "shm", "mountPath": "/a"}, {"name": "nothing", "mountPath": "/b"}]), "nothing"),
     ("a field that does not exist and is like none", {"spec": {"zigzag": []}}, "zigzag"),
+    ("a word that is no choice", {"spec": {"dnsPolicy": "Sometimes"}}, "dnsPolicy"),
+    ("a limit below its request", vllm(resources={"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}), "limit"),
     ("a port's name given twice", vllm(ports=[{"containerPort": 9, "name": "twice"}, {"containerPort": 10, "name": "twice"}]), "twice"),
     ("a probe of a port that has no name", vllm(livenessProbe={"httpGet": {"path": "/", "port": "no_such"}}), "no_such"),
 ]  # fmt: skip

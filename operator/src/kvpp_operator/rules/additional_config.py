@@ -149,9 +149,8 @@ def kvpp_switched_by_hand(resolved: Resolved, _: World) -> Iterator[Fact]:
 )
 def kvpp_said_twice(resolved: Resolved, _: World) -> Iterator[Fact]:
     """enable_kvpp that says what the field says."""
-    contradicted = {
-        place.path for _, place, agrees in switches(resolved) if not agrees
-    }  # one for both roles can't be right
+    # One for both roles can't be right: what contradicts one of them is that rule's.
+    contradicted = {place.path for _, place, agrees in switches(resolved) if not agrees}
     for _role, place, agrees in switches(resolved):
         if agrees and place.path not in contradicted:
             yield Fact(place.path, place.value, place.removal)
